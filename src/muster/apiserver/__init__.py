@@ -1,0 +1,1 @@
+"""The embedded API server: storage, validation, patches, watches, discovery, HTTP."""

@@ -1,0 +1,1 @@
+"""Where objects are kept: in memory, or on disk with SQLite."""

@@ -1,0 +1,1 @@
+"""How anyone talks to an API server: transports, a small client, list+watch informers."""

@@ -1,0 +1,142 @@
+"""List and watch one resource into a local store, and tell handlers what changed.
+
+Source of the pattern: client-go's reflector and shared informer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from muster.api.codec import Object
+from muster.api.meta import key_of
+from muster.api.resource import Resource
+from muster.client.client import Client
+from muster.client.transport import ApiError, ClientError, TransportError
+from muster.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One object that appeared (`old` None), changed, or went away (`new` None)."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    old: Object | None
+    new: Object | None
+
+    @property
+    def object(self) -> Object:
+        """The newest form: `new`, or the last one seen of a deleted object."""
+        obj = self.new if self.new is not None else self.old
+        assert obj is not None
+        return obj
+
+
+Handler = Callable[[list[Change]], None]
+
+
+class Informer:
+    """The objects of one resource by key (`namespace/name`), kept up to date by `run`.
+
+    Handlers get changes in batches, in order, after `objects` shows them; they must be quick and must not raise.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> None:
+        self.resource = resource
+        self.objects: dict[str, Object] = {}
+        self.synced = asyncio.Event()
+        self._client = client
+        self._clock = clock
+        self._namespace = namespace
+        self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
+        self._handlers: list[Handler] = []
+
+    def add_handler(self, handler: Handler) -> None:
+        """Call `handler` with every batch of changes from now on; objects already known come as ADDED at once."""
+        self._handlers.append(handler)
+        if self.objects:
+            handler([Change("ADDED", None, obj) for obj in self.objects.values()])
+
+    async def run(self) -> None:
+        """List, then watch; again and again until cancelled."""
+        while True:
+            try:
+                version = await self._list()
+                self.synced.set()
+                await self._watch(version)
+            except ApiError as error:
+                if error.reason in ("Expired", "Gone"):
+                    continue
+                logger.warning("list or watch refused", extra={"resource": self.resource.plural, "error": str(error)})
+            except ClientError as error:
+                logger.warning("list or watch failed", extra={"resource": self.resource.plural, "error": str(error)})
+            await self._clock.sleep(RETRY_S, periodic=True)
+
+    async def _list(self) -> str:
+        listing = await self._client.list(self.resource, self._namespace, **self._selectors)
+        fresh = {key_of(obj): obj for obj in listing.items}
+        changes = [Change("DELETED", old, None) for key, old in self.objects.items() if key not in fresh]
+        for key, new in fresh.items():
+            old = self.objects.get(key)
+            if old is None:
+                changes.append(Change("ADDED", None, new))
+            elif old["metadata"].get("uid") != new["metadata"].get("uid"):
+                changes += [Change("DELETED", old, None), Change("ADDED", None, new)]
+            elif old["metadata"].get("resourceVersion") != new["metadata"].get("resourceVersion"):
+                changes.append(Change("MODIFIED", old, new))
+        self.objects.clear()
+        self.objects.update(fresh)
+        self._tell(changes)
+        return listing.resource_version
+
+    async def _watch(self, version: str) -> None:
+        while True:
+            stream = self._client.watch(self.resource, self._namespace, resource_version=version, **self._selectors)
+            try:
+                async for events in stream:
+                    changes: list[Change] = []
+                    for event in events:
+                        if event.type == "ERROR":
+                            raise ApiError(event.object)
+                        version = event.object["metadata"].get("resourceVersion") or version
+                        if event.type != "BOOKMARK":
+                            changes += self._apply(event.type, event.object)
+                    self._tell(changes)
+            except TransportError:
+                await self._clock.sleep(RETRY_S, periodic=True)
+
+    def _apply(self, type_: Literal["ADDED", "MODIFIED", "DELETED"], obj: Object) -> list[Change]:
+        key = key_of(obj)
+        old = self.objects.get(key)
+        if type_ == "DELETED":
+            if old is None:
+                return []
+            del self.objects[key]
+            return [Change("DELETED", obj, None)]
+        self.objects[key] = obj
+        if old is None:
+            return [Change("ADDED", None, obj)]
+        if old["metadata"].get("uid") != obj["metadata"].get("uid"):
+            return [Change("DELETED", old, None), Change("ADDED", None, obj)]
+        return [Change("MODIFIED", old, obj)]
+
+    def _tell(self, changes: list[Change]) -> None:
+        if changes:
+            for handler in self._handlers:
+                handler(changes)

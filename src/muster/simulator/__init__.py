@@ -1,0 +1,1 @@
+"""A whole cluster under virtual time, and what is reported of it."""

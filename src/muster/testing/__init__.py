@@ -1,0 +1,1 @@
+"""Builders of objects and an in-process cluster, for tests of Muster and of its users."""
