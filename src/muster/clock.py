@@ -1,7 +1,7 @@
 """Time and chance as parameters: the real clock, and an event loop whose time is virtual.
 
-Every component sleeps and waits through a `Clock` and never asks the operating system for the time. Under `VirtualLoop` a
-whole cluster runs as a deterministic simulation: when nothing is ready to run, time jumps to the next timer.
+Every component sleeps and waits through a `Clock` and never asks the operating system for the time. Under
+`VirtualLoop` a whole cluster runs as a deterministic simulation: when nothing is ready, time jumps to the next timer.
 
 A timer is *periodic* when it recurs for ever by itself (lease renewals, resyncs). Only other timers keep a simulation
 going: it is quiet when no callback is ready and no timer but periodic ones is set (`VirtualClock.pending`).

@@ -47,7 +47,7 @@ class Transport(Protocol):
     ) -> Response:
         """Send one request and return whatever the server answers.
 
-        `body`: an object is sent as JSON unless `Content-Type` in `headers` says more exactly what it is (a patch type).
+        `body`: an object is sent as JSON; `Content-Type` in `headers` may say more exactly what it is (a patch type).
         Raises `TransportError` if no answer comes.
         """
 

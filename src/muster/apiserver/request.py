@@ -1,0 +1,33 @@
+"""A request as the API server sees it, whichever transport brought it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from muster.client.transport import Body, Query
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks."""
+
+    name: str = "system:admin"
+    groups: tuple[str, ...] = ("system:masters", "system:authenticated")
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRequest:
+    """Method, path, query, headers (names in lower case) and body of one request."""
+
+    method: str
+    path: str
+    query: Query = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Body = None
+    user: User = User()
+
+    def parameter(self, name: str, default: str = "") -> str:
+        """The first value of a query parameter."""
+        return next((value for key, value in self.query if key == name), default)

@@ -1,0 +1,76 @@
+"""What a controller's reconcile function answers: writes to make, as values, and when to look again.
+
+`reconcile(state, now) -> Result` is pure; `runner.py` executes the actions in order through the client. An action that
+fails ends the list: the key is reconciled again with back-off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from muster.api.codec import Object
+from muster.api.resource import Resource
+from muster.client.transport import MERGE_PATCH
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """POST `object`. `ignore_exists`: AlreadyExists counts as done."""
+
+    resource: Resource
+    object: Object
+    ignore_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """PUT `object` (its resourceVersion must be current) on the main resource or a subresource such as `status`."""
+
+    resource: Resource
+    object: Object
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """PATCH. NotFound counts as done when `ignore_missing`."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    patch: Object | list[Object]
+    type_: str = MERGE_PATCH
+    subresource: str = ""
+    ignore_missing: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """DELETE with DeleteOptions; NotFound (and, with a uid precondition, Conflict) counts as done."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    options: Object = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Record an event about `about`; never fails the reconcile."""
+
+    about: Object
+    type_: str
+    reason: str
+    message: str
+
+
+Action: TypeAlias = Create | Update | Patch | Delete | Emit
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The actions to execute, and after how many seconds to reconcile this key again even if nothing changes."""
+
+    actions: tuple[Action, ...] = ()
+    requeue_after_s: float | None = None

@@ -1,0 +1,115 @@
+"""The vocabulary of decisions: why a node does not fit, what is asked for, and what was decided.
+
+A decision is a value. Three answers are never mixed: `Placed`, `Infeasible` (proved), `Undecided` (budget spent).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from muster.engine.shape import Shape
+
+
+class Code(Enum):
+    """Outcome codes of kube-scheduler's framework (`framework/interface.go`)."""
+
+    SUCCESS = "Success"
+    UNSCHEDULABLE = "Unschedulable"
+    UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    ERROR = "Error"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Status:
+    """Why a pod does not fit on a node, in kube-scheduler's words. `resolvable`: preemption could help."""
+
+    plugin: str
+    reasons: tuple[str, ...]
+    resolvable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One pending pod of a group. `key` is `namespace/name`."""
+
+    key: str
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRequest:
+    """A group that wants to run; a plain pod is a group of one member with min_count 1.
+
+    `members` are the pending pods in the order in which they are to be placed (only `members[:k]` are placed when just k
+    fit). `scheduled` members already have a node and count towards `min_count`; for an upstream topology constraint
+    (`topology_key`) they pin the domain.
+    """
+
+    key: str
+    members: tuple[Member, ...]
+    min_count: int
+    scheduled: int = 0
+    topology_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pod and the node chosen for it."""
+
+    pod: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Why a shape fits on no further node: how many nodes there are and the count of each reason, most frequent first.
+
+    A node that fails for several reasons of its first failing plugin counts under each, as in kube-scheduler's FitError.
+    `unplaced`: the member (key) that this is about. `text()` is kube-scheduler's wording:
+    `0/5 nodes are available: 3 Insufficient nvidia.com/gpu, 2 node(s) were unschedulable.`
+    """
+
+    unplaced: str
+    nodes: int
+    reasons: tuple[tuple[str, int], ...]
+    plugins: frozenset[str] = frozenset()
+    """The plugins that rejected at least one node: what the pod waits for."""
+
+    def text(self) -> str:
+        """The FitError text of kube-scheduler for these counts (reasons sorted as upstream sorts them: as texts)."""
+        parts = sorted(f"{count} {reason}" for reason, count in self.reasons)
+        suffix = f" {', '.join(parts)}." if parts else ""
+        return f"0/{self.nodes} nodes are available:{suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """At least min_count members run or were placed. `unplaced` members fit nowhere now; `diagnosis` says why."""
+
+    placements: tuple[Placement, ...]
+    unplaced: tuple[str, ...] = ()
+    diagnosis: Diagnosis | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Infeasible:
+    """Proved: no min_count of the members fit. `proof` is one sentence that names what binds."""
+
+    proof: str
+    diagnosis: Diagnosis
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Neither placed nor proved infeasible within the budget. `spent` is in units of work."""
+
+    spent: int
+    reason: str
+    diagnosis: Diagnosis
+    best_found: tuple[Placement, ...] = field(default=())
+
+
+Decision: TypeAlias = Placed | Infeasible | Undecided
