@@ -45,7 +45,7 @@ async def wait(clock: Clock, event: asyncio.Event, timeout_s: float | None, *, p
     waiter = loop.create_task(event.wait())
     done = loop.create_future()
     for task in (timer, waiter):
-        task.add_done_callback(lambda _: done.done() or done.set_result(None))
+        task.add_done_callback(lambda _: None if done.done() else done.set_result(None))
     try:
         await done
     finally:
@@ -91,7 +91,7 @@ class VirtualClock:
             self.pending -= 1
 
 
-class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[valid-type,misc]  # its base is chosen by platform
+class _JumpingSelector(selectors.DefaultSelector):
     """Instead of waiting for a timeout, moves the loop's time to it."""
 
     loop: VirtualLoop

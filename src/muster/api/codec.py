@@ -9,6 +9,8 @@ import orjson
 Object: TypeAlias = dict[str, Any]
 """A Kubernetes object, or a part of one, as JSON: unknown fields survive because nothing is dropped."""
 
+Objects: TypeAlias = list[Object]
+
 JSON: TypeAlias = Any
 """Any JSON value."""
 

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import cast
 
-from muster.api.codec import Object
+from muster.api.codec import Object, Objects
 from muster.api.resource import Resource
-from muster.client.transport import MERGE_PATCH, ApiError, Body, Query, Response, Transport, WatchEvent
+from muster.client.transport import MERGE_PATCH, ApiError, Body, Query, Response, Transport, WatchEvents
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """A whole collection at one resource version."""
 
-    items: list[Object]
+    items: Objects
     resource_version: str
 
 
@@ -37,7 +37,7 @@ class Client:
         query = _selectors(label_selector, field_selector)
         if self._page_size:
             query.append(("limit", str(self._page_size)))
-        items: list[Object] = []
+        items: Objects = []
         token = ""
         while True:
             page_query = [*query, ("continue", token)] if token else query
@@ -64,7 +64,7 @@ class Client:
         resource: Resource,
         namespace: str | None,
         name: str,
-        patch: Object | list[Object],
+        patch: Object | Objects,
         *,
         type_: str = MERGE_PATCH,
         subresource: str = "",
@@ -89,7 +89,7 @@ class Client:
         resource_version: str,
         label_selector: str = "",
         field_selector: str = "",
-    ) -> AsyncIterator[list[WatchEvent]]:
+    ) -> AsyncIterator[WatchEvents]:
         """Watch the collection from a version on, bookmarks included; see `Transport.watch`."""
         query = [
             *_selectors(label_selector, field_selector),

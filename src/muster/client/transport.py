@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from muster.api.codec import Object
 
-Query = Sequence[tuple[str, str]]
-Body = Object | list[Object] | bytes | None
+Query: TypeAlias = Sequence[tuple[str, str]]
+Body: TypeAlias = Object | list[Object] | bytes | None
 
 JSON_TYPE = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -39,6 +39,9 @@ class WatchEvent:
     object: Object
 
 
+WatchEvents: TypeAlias = list[WatchEvent]
+
+
 class Transport(Protocol):
     """Sends requests to one API server."""
 
@@ -51,7 +54,7 @@ class Transport(Protocol):
         Raises `TransportError` if no answer comes.
         """
 
-    def watch(self, path: str, *, query: Query = ()) -> AsyncIterator[list[WatchEvent]]:
+    def watch(self, path: str, *, query: Query = ()) -> AsyncIterator[WatchEvents]:
         """Stream the events of a watch in batches of at least one (`watch=true` is added by the transport).
 
         Ends when the server ends it. Raises `ApiError` when the server refuses (410 `Expired`: list again) and

@@ -43,8 +43,8 @@ class Member:
 class GroupRequest:
     """A group that wants to run; a plain pod is a group of one member with min_count 1.
 
-    `members` are the pending pods in the order in which they are to be placed (only `members[:k]` are placed when just k
-    fit). `scheduled` members already have a node and count towards `min_count`; for an upstream topology constraint
+    `members` are the pending pods in the order in which they are to be placed (the first k of them when just k fit).
+    `scheduled` members already have a node and count towards `min_count`; for an upstream topology constraint
     (`topology_key`) they pin the domain.
     """
 
@@ -67,7 +67,8 @@ class Placement:
 class Diagnosis:
     """Why a shape fits on no further node: how many nodes there are and the count of each reason, most frequent first.
 
-    A node that fails for several reasons of its first failing plugin counts under each, as in kube-scheduler's FitError.
+    A node that fails for several reasons of its first failing plugin counts under each, as in kube-scheduler's
+    FitError.
     `unplaced`: the member (key) that this is about. `text()` is kube-scheduler's wording:
     `0/5 nodes are available: 3 Insufficient nvidia.com/gpu, 2 node(s) were unschedulable.`
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from muster.api.codec import Object
 
@@ -35,6 +35,9 @@ class Page:
     revision: int
     next_key: str
     remaining: int
+
+
+Events: TypeAlias = list[StoreEvent]
 
 
 class StoreError(Exception):
@@ -96,7 +99,7 @@ class Store(Protocol):
     async def durable(self, revision: int) -> None:
         """Return once all writes up to `revision` survive a crash. Watchers see a write only after that."""
 
-    def watch(self, prefix: str, revision: int) -> AsyncIterator[list[StoreEvent]]:
+    def watch(self, prefix: str, revision: int) -> AsyncIterator[Events]:
         """The writes under `prefix` after `revision`, in order, in batches. Raises `Compacted` at once if `revision`
         is before the window, and later if this watcher falls too far behind (its queue is bounded)."""
 
