@@ -1,0 +1,122 @@
+"""Record Kubernetes events about objects: asynchronous, joined when repeated, never a reason to fail.
+
+Source of the rules: client-go `tools/record` (an equal event within ten minutes raises the count of the first).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from muster.api.codec import Object
+from muster.api.meta import name_of, namespace_of, uid_of
+from muster.api.resource import EVENTS
+from muster.client.client import Client
+from muster.client.transport import ClientError
+from muster.clock import Clock, rfc3339
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED = 4096
+JOIN_WITHIN_S = 600.0
+
+
+@dataclass(slots=True)
+class _Series:
+    name: str
+    count: int
+    last_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    event: Object
+    repeats: str | None
+    count: int
+
+
+class EventRecorder:
+    """Queues events of one component and writes them in order; when the queue is full, the newest are dropped."""
+
+    def __init__(
+        self, client: Client, clock: Clock, rng: random.Random, component: str, *, queue_limit: int = 10_000
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._component = component
+        self._queue: asyncio.Queue[_Pending] = asyncio.Queue(queue_limit)
+        self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
+        self.dropped = 0
+
+    def record(self, about: Object, type_: str, reason: str, message: str) -> None:
+        """Queue one event about an object (with apiVersion, kind and metadata). `type_`: `Normal` or `Warning`."""
+        now = self._clock.now()
+        identity = (uid_of(about), about.get("kind", ""), namespace_of(about), name_of(about), type_, reason, message)
+        series = self._series.get(identity)
+        if series is not None and now - series.last_s < JOIN_WITHIN_S:
+            series.count += 1
+            series.last_s = now
+            self._put(_Pending(self._event(about, type_, reason, message, now), series.name, series.count))
+            return
+        event = self._event(about, type_, reason, message, now)
+        self._series[identity] = _Series(event["metadata"]["name"], 1, now)
+        while len(self._series) > REMEMBERED:
+            self._series.popitem(last=False)
+        self._put(_Pending(event, None, 1))
+
+    async def run(self) -> None:
+        """Write queued events until cancelled."""
+        while True:
+            pending = await self._queue.get()
+            try:
+                await self._write(pending)
+            except ClientError as error:
+                logger.debug("event not written", extra={"error": str(error)})
+
+    def _put(self, pending: _Pending) -> None:
+        try:
+            self._queue.put_nowait(pending)
+        except asyncio.QueueFull:
+            self.dropped += 1
+
+    async def _write(self, pending: _Pending) -> None:
+        namespace = pending.event["metadata"]["namespace"]
+        if pending.repeats is not None:
+            patch = {"count": pending.count, "lastTimestamp": pending.event["lastTimestamp"]}
+            try:
+                await self._client.patch(EVENTS, namespace, pending.repeats, patch)
+                return
+            except ClientError:
+                pass  # it was deleted meanwhile: write it anew
+        await self._client.create(EVENTS, namespace, pending.event)
+
+    def _event(self, about: Object, type_: str, reason: str, message: str, now: float) -> Object:
+        namespace = namespace_of(about) or "default"
+        name = f"{name_of(about)}.{int(now * 1e9):x}{self._rng.getrandbits(16):04x}"
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": about.get("apiVersion", ""),
+                "kind": about.get("kind", ""),
+                "namespace": namespace_of(about),
+                "name": name_of(about),
+                "uid": uid_of(about),
+                "resourceVersion": about["metadata"].get("resourceVersion", ""),
+            },
+            "reason": reason,
+            "message": message[:1024],
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": "",
+            "type": type_,
+            "count": 1,
+            "firstTimestamp": rfc3339(now),
+            "lastTimestamp": rfc3339(now),
+            "eventTime": None,
+        }
