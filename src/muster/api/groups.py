@@ -1,0 +1,112 @@
+"""Which group a pod belongs to, and what the group asks for. Pure functions of objects in stored form (v1alpha3).
+
+Membership, first that applies (interfaces.md, workload-api.md 2.1):
+1. `spec.schedulingGroup.podGroupName`: a PodGroup (v1alpha2 and later).
+2. `spec.workloadRef {name, podGroup, podGroupReplicaKey}`: a template of a Workload (v1alpha1), one group a replica key.
+3. the annotation, then the label `scheduling.muster-k8s.dev/pod-group`: a PodGroup.
+
+A group lives in its pod's namespace. A pod belongs to one group at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster.api.codec import Object
+from muster.api.meta import namespace_of
+
+POD_GROUP_KEY = "scheduling.muster-k8s.dev/pod-group"
+"""Annotation, else label, of pods on servers that do not keep the pod field."""
+
+INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
+"""The condition type of a PodGroup in stored form; True is for ever."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupRef:
+    """The identity of a group. `name`: the PodGroup's, or `workload/template` or `workload/template/replicaKey`."""
+
+    namespace: str
+    name: str
+    workload: str = ""
+    template: str = ""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`: unique, since names of PodGroups have no slash."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_pod_group(self) -> bool:
+        """Whether a PodGroup object stands behind it, not a Workload's template alone."""
+        return not self.workload
+
+    @property
+    def object_key(self) -> str:
+        """The key (`namespace/name`) of the PodGroup, or of the Workload, that says what the group asks for."""
+        return f"{self.namespace}/{self.workload}" if self.workload else self.key
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTerms:
+    """What a group asks for. A basic group has min_count 1. `priority` None: that of its pods."""
+
+    min_count: int = 1
+    is_gang: bool = False
+    topology_key: str | None = None
+    priority: int | None = None
+
+
+def group_of(pod: Object) -> GroupRef | None:
+    """The group that the pod names, whether it exists or not; None for a plain pod."""
+    spec, namespace = pod["spec"], namespace_of(pod)
+    linked = (spec.get("schedulingGroup") or {}).get("podGroupName")
+    if linked:
+        return GroupRef(namespace, linked)
+    ref = spec.get("workloadRef")
+    if ref:
+        return _template_ref(namespace, ref)
+    metadata = pod["metadata"]
+    for marks in (metadata.get("annotations"), metadata.get("labels")):
+        if marks and marks.get(POD_GROUP_KEY):
+            return GroupRef(namespace, marks[POD_GROUP_KEY])
+    return None
+
+
+def _template_ref(namespace: str, ref: Object) -> GroupRef:
+    workload, template = ref.get("name", ""), ref.get("podGroup", "")
+    replica = ref.get("podGroupReplicaKey")
+    parts = [workload, template, replica] if replica else [workload, template]
+    return GroupRef(namespace, "/".join(parts), workload, template)
+
+
+def terms_of(spec: Object) -> GroupTerms:
+    """The terms in the spec of a PodGroup, or in an entry of a Workload's `podGroupTemplates`."""
+    gang = (spec.get("schedulingPolicy") or {}).get("gang")
+    topology = (spec.get("schedulingConstraints") or {}).get("topology") or ()
+    return GroupTerms(
+        min_count=1 if gang is None else int(gang.get("minCount") or 1),
+        is_gang=gang is not None,
+        topology_key=topology[0].get("key") if topology else None,
+        priority=spec.get("priority"),
+    )
+
+
+def template_of(workload: Object, name: str) -> Object | None:
+    """The entry of `spec.podGroupTemplates` with that name."""
+    for entry in workload["spec"].get("podGroupTemplates") or ():
+        if entry.get("name") == name:
+            found: Object = entry
+            return found
+    return None
+
+
+def find_terms(ref: GroupRef, pod_groups: Mapping[str, Object], workloads: Mapping[str, Object]) -> GroupTerms | None:
+    """What the group asks for, by the objects known (by key); None while they are missing."""
+    if ref.is_pod_group:
+        group = pod_groups.get(ref.object_key)
+        return None if group is None else terms_of(group["spec"])
+    workload = workloads.get(ref.object_key)
+    template = None if workload is None else template_of(workload, ref.template)
+    return None if template is None else terms_of(template)
