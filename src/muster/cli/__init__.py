@@ -1,1 +1,1 @@
-"""The command line: one module a command; the composition root."""
+"""The command line: one module a command, `main.py` as the entry. The only package that prints."""

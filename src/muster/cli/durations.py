@@ -1,0 +1,33 @@
+"""Durations as people write them: `30s`, `1h30m`, `250ms`, `2d`, or plain seconds."""
+
+from __future__ import annotations
+
+import re
+
+UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+
+
+def parse_duration(text: str) -> float:
+    """The seconds of a duration. Raises ValueError with a sentence that quotes the text."""
+    text = text.strip()
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"{text!r} is not a duration such as 30s, 1h30m or 250ms")
+    return sum(float(number) * UNITS_S[unit] for number, unit in _PART.findall(text))
+
+
+def format_duration(seconds: float) -> str:
+    """A duration for people, to three digits or so: `0 s`, `0.25 s`, `90 s`, `10 min`, `2 h 5 min`."""
+    if seconds < 10:
+        return f"{round(seconds, 2):g} s"
+    whole = round(seconds)
+    if whole <= 100:
+        return f"{whole} s"
+    minutes, rest_s = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return f"{minutes} min {rest_s} s" if rest_s else f"{minutes} min"

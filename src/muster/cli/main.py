@@ -1,0 +1,133 @@
+"""Entry of the `muster` command: finds the command, and turns every failure into one line and an exit code.
+
+Exit codes: 0 done, 1 a check failed (or an internal error), 2 bad input or usage. With `MUSTER_DEBUG=1` in the
+environment, failures keep their traceback. Nothing heavy is imported before a command needs it, so that
+`muster --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import muster
+from muster.cli.errors import BadInput, CommandError
+
+if TYPE_CHECKING:
+    from cyclopts import App
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: its name, where its function lives (`module:function`), and one line about it."""
+
+    name: str
+    target: str
+    summary: str
+
+
+COMMANDS = (
+    Command("demo", "muster.cli.demo:demo", "The main job in ten seconds: pods that deadlock, and gangs that do not"),
+    Command("up", "muster.cli.up:up", "Start an embedded cluster that kubectl can use"),
+    Command("simulate", "muster.cli.simulate:simulate", "Run manifests on a cluster in virtual time and report"),
+    Command("bench", "muster.cli.bench.command:bench", "Measure this machine: decisions, start, throughput, memory"),
+)
+
+
+def run() -> None:
+    """Entry point of the console script."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code. Only `MUSTER_DEBUG=1` lets an exception out."""
+    if not arguments or list(arguments) in (["--help"], ["-h"], ["help"]):
+        print(usage())
+        return 0
+    if list(arguments) in (["--version"], ["version"]):
+        print(f"muster {muster.__version__}")
+        return 0
+    debug = os.environ.get("MUSTER_DEBUG") == "1"
+    try:
+        return dispatch(list(arguments))
+    except CommandError as error:
+        if debug:
+            raise
+        return _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except BrokenPipeError:
+        # The reader went away (`muster … | head`); the interpreter must not complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        text = f"internal error: {type(error).__name__}: {error} (set MUSTER_DEBUG=1 to see where)"
+        return _fail(text, 1)
+
+
+def usage() -> str:
+    """The help of `muster` itself."""
+    width = max(len(command.name) for command in COMMANDS)
+    lines = [f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS]
+    return "\n".join(
+        [
+            "Usage: muster COMMAND [OPTIONS]",
+            "",
+            "A workload-aware scheduler for Kubernetes: groups of pods start as a whole or not at all.",
+            "",
+            "Commands:",
+            *lines,
+            "",
+            "`muster COMMAND --help` explains a command, `muster --version` says which Muster this is.",
+        ]
+    )
+
+
+def dispatch(arguments: list[str]) -> int:
+    """Parse the arguments and run the command. Raises `CommandError`; usage errors come as `BadInput`."""
+    name = arguments[0]
+    if all(name != command.name for command in COMMANDS):
+        raise BadInput(f"there is no command {name!r}{_suggestion(name)} (see `muster --help`)")
+    from cyclopts import CycloptsError
+
+    try:
+        result = application()(
+            arguments, exit_on_error=False, print_error=False, verbose=False, result_action="return_value"
+        )
+    except CycloptsError as error:
+        raise BadInput(f"{_one_line(str(error))} (see `muster {name} --help`)") from error
+    return result if isinstance(result, int) else 0
+
+
+def application() -> App:
+    """The command line as cyclopts sees it; commands are imported when they are called."""
+    from cyclopts import App
+
+    app = App(name="muster", version=muster.__version__, help="A workload-aware scheduler for Kubernetes.")
+    for command in COMMANDS:
+        app.command(command.target, name=command.name, help=command.summary)
+    return app
+
+
+def _suggestion(name: str) -> str:
+    close = difflib.get_close_matches(name, [command.name for command in COMMANDS], n=1)
+    return f", did you mean {close[0]!r}?" if close else ""
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"muster: {_one_line(message)}", file=sys.stderr)
+    return code
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,182 @@
+"""Draws the report of a simulation (docs/simulate-output.schema.json) for people, with rich."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from muster.api.codec import JSON, Object, Objects
+from muster.cli.durations import format_duration
+
+STATE_STYLES = {
+    "Succeeded": "green",
+    "Running": "green",
+    "Scheduled": "cyan",
+    "Pending": "yellow",
+    "Gated": "yellow",
+    "Undecided": "yellow",
+    "Unschedulable": "red",
+    "Failed": "red",
+}
+PHASE_STYLES = {"Succeeded": "green", "Running": "green", "Pending": "yellow", "Failed": "red"}
+SHOWN_PODS = 50
+SHOWN_NODES = 30
+
+
+def draw(report: Object, console: Console, *, events: bool = False, everything: bool = False) -> None:
+    """Print groups, pods, nodes and evictions, events if asked for; long lists are cut unless `everything`."""
+    console.print(headline(report))
+    console.print(groups_table(report["groups"]))
+    for group in report["groups"]:
+        for line in explanation_lines(group):
+            console.print(line)
+    console.print(_cut(pods_table, report["pods"], SHOWN_PODS, "pods", everything))
+    console.print(_cut(nodes_table, report["nodes"], SHOWN_NODES, "nodes", everything))
+    if report["evictions"]:
+        console.print(evictions_table(report["evictions"]))
+    if events:
+        console.print(events_table(report["events"]))
+    for violation in report["invariants"]["violations"]:
+        console.print(Text(f"Violated: {violation['invariant']}: {violation['text']}", style="bold red"))
+
+
+def headline(report: Object) -> Text:
+    """One sentence: how long, and how many groups came to what."""
+    counts: dict[str, int] = {}
+    for group in report["groups"]:
+        counts[group["state"]] = counts.get(group["state"], 0) + 1
+    text = Text(f"After {format_duration(report['time_s'])}: ", style="bold")
+    if not counts:
+        return text.append("nothing to run")
+    for index, (state, count) in enumerate(sorted(counts.items())):
+        text.append(", " if index else "")
+        text.append(f"{count} {state}", style=STATE_STYLES.get(state, ""))
+    return text
+
+
+def groups_table(groups: Objects) -> Table:
+    """Groups: how many members are scheduled of how many, since when, and why not."""
+    table = _table("Groups", ("group", "kind", "state", "scheduled", "needs", "first scheduled", "why"))
+    for group in groups:
+        state = group["state"]
+        table.add_row(
+            qualified(group),
+            group["kind"],
+            Text(state, style=STATE_STYLES.get(state, "")),
+            f"{group['scheduled']} of {group['members']}",
+            str(group["min_count"]),
+            _moment(group["first_scheduled_s"]),
+            "" if state in ("Succeeded", "Running") else reason_text(group),
+        )
+    return table
+
+
+def explanation_lines(group: Object) -> list[Text]:
+    """Why a group does not run and what would help, as indented lines; none if it has no explanation."""
+    explanation = group.get("explanation")
+    if not explanation:
+        return []
+    lines = [Text.assemble((f"{qualified(group)}: ", "bold"), explanation["summary"])]
+    lines += [Text.assemble("  → ", (change_text(change), "green")) for change in explanation["changes"]]
+    return lines
+
+
+def change_text(change: Object) -> str:
+    """A change that would let the group run, and whether less was proved not to be enough."""
+    return f"{change['text']} (nothing less is enough)" if change.get("minimal") else str(change["text"])
+
+
+def pods_table(pods: Objects) -> Table:
+    """Pods: where each runs or why it waits."""
+    table = _table("Pods", ("pod", "group", "node", "phase", "scheduled", "finished", "why"))
+    for pod in pods:
+        phase = pod["phase"]
+        table.add_row(
+            qualified(pod),
+            pod["group"] or "",
+            pod["node"] or "",
+            Text(phase, style=PHASE_STYLES.get(phase, "")),
+            _moment(pod["scheduled_s"]),
+            _moment(pod["finished_s"]),
+            "" if pod["node"] else reason_text(pod),
+        )
+    return table
+
+
+def nodes_table(nodes: Objects) -> Table:
+    """Nodes: what is requested of what there is, a column a resource that any node has."""
+    names = resource_names(nodes)
+    table = _table("Nodes (requested of allocatable)", ("node", *(_short(name) for name in names)))
+    for node in nodes:
+        cells = [_share(node["requested"].get(name), node["allocatable"].get(name)) for name in names]
+        table.add_row(node["name"], *cells)
+    return table
+
+
+def evictions_table(evictions: Objects) -> Table:
+    """Evictions: who had to go, for whom, when."""
+    table = _table("Evictions", ("time", "pod", "group", "by"))
+    for eviction in evictions:
+        table.add_row(_moment(eviction["time_s"]), eviction["pod"], eviction["group"] or "", eviction["by"] or "")
+    return table
+
+
+def events_table(events: Objects) -> Table:
+    """Events in order of time."""
+    table = _table("Events", ("time", "object", "type", "reason", "message"))
+    for event in events:
+        style = "yellow" if event["type"] == "Warning" else ""
+        name = f"{event['kind']} {qualified(event)}"
+        table.add_row(
+            _moment(event["time_s"]), name, Text(event["type"], style=style), event["reason"], event["message"]
+        )
+    return table
+
+
+def resource_names(nodes: Objects) -> list[str]:
+    """Resources that any of the nodes has, the usual ones first."""
+    present = {name for node in nodes for name in node["allocatable"]}
+    usual = [name for name in ("cpu", "memory", "pods") if name in present]
+    return usual + sorted(present - {*usual, "ephemeral-storage"})
+
+
+def qualified(item: Object) -> str:
+    """`namespace/name`; the name alone in the default namespace and for objects of the cluster."""
+    namespace = item.get("namespace")
+    return f"{namespace}/{item['name']}" if namespace and namespace != "default" else str(item["name"])
+
+
+def reason_text(item: Object) -> str:
+    """The message, else the reason, else nothing."""
+    return str(item.get("message") or item.get("reason") or "")
+
+
+def _cut(draw_table: Callable[[Objects], Table], items: Objects, limit: int, noun: str, everything: bool) -> RenderableType:
+    if everything or len(items) <= limit:
+        return draw_table(items)
+    hint = Text(f"… and {len(items) - limit} more {noun} (--all shows them)", style="dim")
+    return Group(draw_table(items[:limit]), hint)
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _moment(seconds: JSON) -> str:
+    return "" if seconds is None else format_duration(float(seconds))
+
+
+def _share(requested: JSON, allocatable: JSON) -> str:
+    if allocatable is None:
+        return ""
+    return f"{'0' if requested is None else requested} of {allocatable}"
+
+
+def _short(resource: str) -> str:
+    return resource.rpartition("/")[2] if resource.endswith("/gpu") else resource
