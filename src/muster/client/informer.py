@@ -60,6 +60,8 @@ class Informer:
     ) -> None:
         self.resource = resource
         self.objects: dict[str, Object] = {}
+        self.version = ""
+        """The newest resource version that `objects` shows."""
         self.synced = asyncio.Event()
         self._client = client
         self._clock = clock
@@ -102,6 +104,7 @@ class Informer:
                 changes.append(Change("MODIFIED", old, new))
         self.objects.clear()
         self.objects.update(fresh)
+        self.version = listing.resource_version
         self._tell(changes)
         return listing.resource_version
 
@@ -117,6 +120,7 @@ class Informer:
                         version = event.object["metadata"].get("resourceVersion") or version
                         if event.type != "BOOKMARK":
                             changes += self._apply(event.type, event.object)
+                    self.version = version
                     self._tell(changes)
             except TransportError:
                 await self._clock.sleep(RETRY_S, periodic=True)

@@ -1,7 +1,8 @@
 """What a controller's reconcile function answers: writes to make, as values, and when to look again.
 
-`reconcile(state, now) -> Result` is pure; `runner.py` executes the actions in order through the client. An action that
-fails ends the list: the key is reconciled again with back-off.
+`reconcile(key, state, now) -> Result` is pure; `runner.py` executes the actions in order through the client (neighbours
+of one kind, creations or deletions, may run side by side). An action that fails ends the list: the key is reconciled
+again with back-off.
 """
 
 from __future__ import annotations
@@ -15,12 +16,28 @@ from muster.client.transport import MERGE_PATCH
 
 
 @dataclass(frozen=True, slots=True)
+class Emit:
+    """Record an event about `about`; never fails the reconcile.
+
+    As the `done` or `failed` of another action, `{name}` in the message stands for the name of the object that was
+    written, `{error}` for what the server said.
+    """
+
+    about: Object
+    type_: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Create:
     """POST `object`. `ignore_exists`: AlreadyExists counts as done."""
 
     resource: Resource
     object: Object
     ignore_exists: bool = False
+    done: Emit | None = None
+    failed: Emit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +60,8 @@ class Patch:
     type_: str = MERGE_PATCH
     subresource: str = ""
     ignore_missing: bool = True
+    done: Emit | None = None
+    failed: Emit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +72,8 @@ class Delete:
     namespace: str
     name: str
     options: Object = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Emit:
-    """Record an event about `about`; never fails the reconcile."""
-
-    about: Object
-    type_: str
-    reason: str
-    message: str
+    done: Emit | None = None
+    failed: Emit | None = None
 
 
 Action: TypeAlias = Create | Update | Patch | Delete | Emit
@@ -70,7 +81,14 @@ Action: TypeAlias = Create | Update | Patch | Delete | Emit
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The actions to execute, and after how many seconds to reconcile this key again even if nothing changes."""
+    """The actions to execute, and after how many seconds to reconcile this key again even if nothing changes.
+
+    A later reconcile of the key replaces the timer. `periodic`: the timer recurs for ever by itself, so a simulation
+    does not wait for it. `memory`: kept for the next reconcile of this key (`State.memory`) once all actions succeeded;
+    None keeps nothing.
+    """
 
     actions: tuple[Action, ...] = ()
     requeue_after_s: float | None = None
+    periodic: bool = False
+    memory: object | None = None

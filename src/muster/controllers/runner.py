@@ -1,0 +1,318 @@
+"""Runs a controller: informers → keys → work queue → pure reconcile → actions executed by the client.
+
+A key is reconciled again only after the informers have seen what its own last writes did: reconcile functions never
+work on a state that lacks their own creations (what client-go's controllers call expectations).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from muster.api.codec import Object
+from muster.api.meta import is_deleting, key_of, name_of, uid_of
+from muster.api.resource import Resource
+from muster.client.client import Client
+from muster.client.events import EventRecorder
+from muster.client.informer import Change, Informer
+from muster.client.transport import ApiError, ClientError
+from muster.clock import Clock
+from muster.controllers.action import Action, Create, Delete, Emit, Patch, Result, Update
+from muster.controllers.queue import WorkQueue
+from muster.controllers.state import State, Watched
+from muster.controllers.timers import Timers
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Reconcile `key`, `after_s` from now (an earlier request of that key stays)."""
+
+    key: str
+    after_s: float = 0.0
+
+
+class Controller(Protocol):
+    """What makes up a controller. Its `name` is that of kube-controller-manager, such as `job-controller`."""
+
+    name: str
+    resources: tuple[Resource, ...]
+    """What it watches."""
+
+    def requests(self, resource: Resource, change: Change, state: State) -> Iterable[Request]:
+        """Which keys a change concerns (`state` shows it already). Pure."""
+
+    def reconcile(self, key: str, state: State, now: float) -> Result:
+        """What to do about a key. Pure: reads only its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Wait `base_s` · 2ⁿ, at most `limit_s`, after the n-th failure in a row."""
+
+    base_s: float = 0.005
+    limit_s: float = 1000.0
+
+    def after(self, failures: int) -> float:
+        """Seconds to wait after that many failures in a row (at least one)."""
+        return min(self.base_s * 2.0 ** min(failures - 1, 40), self.limit_s)
+
+
+class Informers:
+    """One informer a resource, shared by all controllers of a process."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._watched: dict[Resource, Watched] = {}
+
+    def watched(self, resource: Resource) -> Watched:
+        """The objects of a resource; to be asked for before `run`."""
+        if resource not in self._watched:
+            self._watched[resource] = Watched(Informer(self._client, self._clock, resource))
+        return self._watched[resource]
+
+    async def run(self) -> None:
+        """Run all informers until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for watched in self._watched.values():
+                group.create_task(watched.informer.run())
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """Something that the informer of a resource must show before the key is reconciled again."""
+
+    watched: Watched
+    key: str
+    version: int | None
+    deleted_uid: str = ""
+
+    def is_seen(self) -> bool:
+        if self.deleted_uid:
+            obj = self.watched.get(self.key)
+            return obj is None or uid_of(obj) != self.deleted_uid or is_deleting(obj)
+        seen = _number(self.watched.informer.version)
+        return self.version is None or seen is None or seen >= self.version
+
+
+def _number(version: str) -> int | None:
+    return int(version) if version.isdecimal() else None
+
+
+class ControllerRunner:
+    """One controller at work. `initial`: requests to make at the start, besides those that the objects cause."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        informers: Informers,
+        client: Client,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        workers: int = 5,
+        backoff: Backoff = Backoff(),
+        initial: Sequence[Request] = (),
+    ) -> None:
+        self.controller = controller
+        self.events = EventRecorder(client, clock, rng, controller.name)
+        self._client = client
+        self._clock = clock
+        self._workers = workers
+        self._backoff = backoff
+        self._initial = initial
+        self._watched = {resource: informers.watched(resource) for resource in controller.resources}
+        self._memories: dict[str, object] = {}
+        self._state = State(self._watched, self._memories)
+        self._queue = WorkQueue()
+        self._timers = Timers(clock)
+        self._failures: dict[str, int] = {}
+        self._unseen: dict[str, list[_Written]] = {}
+        self._blocked: dict[str, None] = {}
+        for resource, watched in self._watched.items():
+            watched.informer.add_handler(partial(self._changed, resource))
+
+    async def run(self) -> None:
+        """Work until cancelled. The informers run elsewhere."""
+        try:
+            for watched in self._watched.values():
+                await watched.informer.synced.wait()
+            self._ask(self._initial)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.events.run())
+                for _ in range(self._workers):
+                    group.create_task(self._work())
+        finally:
+            self._timers.close()
+
+    def _changed(self, resource: Resource, changes: list[Change]) -> None:
+        for change in changes:
+            self._ask(self.controller.requests(resource, change, self._state))
+        self._unblock()
+
+    def _ask(self, requests: Iterable[Request]) -> None:
+        for request in requests:
+            if request.after_s > 0:
+                self._timers.set_earlier(("asked", request.key), request.after_s, partial(self._queue.add, request.key))
+            else:
+                self._queue.add(request.key)
+
+    def _unblock(self) -> None:
+        for key in [key for key in self._blocked if self._has_seen(key)]:
+            del self._blocked[key]
+            self._queue.add(key)
+
+    def _has_seen(self, key: str) -> bool:
+        unseen = [written for written in self._unseen.get(key, ()) if not written.is_seen()]
+        if unseen:
+            self._unseen[key] = unseen
+        else:
+            self._unseen.pop(key, None)
+        return not unseen
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            try:
+                if self._has_seen(key):
+                    await self._reconcile(key)
+                else:
+                    self._blocked[key] = None
+            finally:
+                self._queue.done(key)
+
+    async def _reconcile(self, key: str) -> None:
+        try:
+            result = self.controller.reconcile(key, self._state, self._clock.now())
+            await self._execute(key, result.actions)
+        except ClientError as error:
+            logger.debug("action failed", extra={"controller": self.controller.name, "key": key, "error": str(error)})
+            self._retry(key)
+        except Exception:
+            logger.exception("reconcile failed", extra={"controller": self.controller.name, "key": key})
+            self._retry(key)
+        else:
+            self._finish(key, result)
+
+    def _retry(self, key: str) -> None:
+        self._failures[key] = self._failures.get(key, 0) + 1
+        self._timers.set(("again", key), self._backoff.after(self._failures[key]), partial(self._queue.add, key))
+
+    def _finish(self, key: str, result: Result) -> None:
+        self._failures.pop(key, None)
+        if result.memory is None:
+            self._memories.pop(key, None)
+        else:
+            self._memories[key] = result.memory
+        if result.requeue_after_s is None:
+            self._timers.cancel(("again", key))
+        else:
+            self._timers.set(
+                ("again", key),
+                max(0.0, result.requeue_after_s),
+                partial(self._queue.add, key),
+                periodic=result.periodic,
+            )
+
+    async def _execute(self, key: str, actions: Sequence[Action]) -> None:
+        for batch in _batches(actions):
+            if len(batch) == 1:
+                await self._act(key, batch[0])
+                continue
+            outcomes = await asyncio.gather(*(self._act(key, action) for action in batch), return_exceptions=True)
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+
+    async def _act(self, key: str, action: Action) -> None:
+        if isinstance(action, Emit):
+            self.events.record(action.about, action.type_, action.reason, action.message)
+            return
+        try:
+            written = await self._write(action)
+        except ClientError as error:
+            if not (isinstance(error, ApiError) and _counts_as_done(action, error)):
+                if not isinstance(action, Update) and action.failed is not None:
+                    self._emit(action.failed, "", str(error))
+                raise
+            return
+        self._expect(key, action, written)
+        if not isinstance(action, Update) and action.done is not None:
+            self._emit(action.done, name_of(written) if "metadata" in written else "", "")
+
+    async def _write(self, action: Create | Update | Patch | Delete) -> Object:
+        match action:
+            case Create(resource, obj):
+                return await self._client.create(resource, obj["metadata"].get("namespace"), obj)
+            case Update(resource, obj, subresource):
+                return await self._client.update(resource, obj, subresource=subresource)
+            case Patch(resource, namespace, name, patch, type_, subresource):
+                return await self._client.patch(
+                    resource, namespace or None, name, patch, type_=type_, subresource=subresource
+                )
+            case Delete(resource, namespace, name, options):
+                return await self._client.delete(resource, namespace or None, name, options)
+
+    def _expect(self, key: str, action: Create | Update | Patch | Delete, written: Object) -> None:
+        watched = self._watched.get(action.resource)
+        if watched is None:
+            return
+        if isinstance(action, Delete):
+            deleted_key = f"{action.namespace}/{action.name}" if action.namespace else action.name
+            obj = watched.get(deleted_key)
+            if obj is not None:
+                self._unseen.setdefault(key, []).append(_Written(watched, deleted_key, None, uid_of(obj)))
+            return
+        version = _number(written.get("metadata", {}).get("resourceVersion", ""))
+        if version is not None:
+            self._unseen.setdefault(key, []).append(_Written(watched, key_of(written), version))
+
+    def _emit(self, emit: Emit, name: str, error: str) -> None:
+        message = emit.message.replace("{name}", name).replace("{error}", error)
+        ready = replace(emit, message=message)
+        self.events.record(ready.about, ready.type_, ready.reason, ready.message)
+
+
+def _counts_as_done(action: Create | Update | Patch | Delete, error: ApiError) -> bool:
+    match action:
+        case Create():
+            return action.ignore_exists and error.is_already_exists
+        case Patch():
+            return action.ignore_missing and error.is_not_found
+        case Delete():
+            preconditions = action.options.get("preconditions") or {}
+            return error.is_not_found or ("uid" in preconditions and error.is_conflict)
+        case Update():
+            return False
+
+
+def _batches(actions: Sequence[Action]) -> Iterator[Sequence[Action]]:
+    """Neighbouring creations, deletions or patches of one resource, in batches of 1, 2, 4, …; all else alone.
+
+    The slow start (kube-controller-manager's `slowStartBatch`) keeps a write that always fails from being made
+    a thousand times.
+    """
+    start = 0
+    while start < len(actions):
+        end = start + 1
+        while end < len(actions) and _are_alike(actions[start], actions[end]):
+            end += 1
+        size = 1
+        while start < end:
+            yield actions[start : min(end, start + size)]
+            start += size
+            size *= 2
+        start = end
+
+
+def _are_alike(first: Action, second: Action) -> bool:
+    if isinstance(first, Emit | Update) or isinstance(second, Emit | Update):
+        return False
+    return type(first) is type(second) and first.resource == second.resource
