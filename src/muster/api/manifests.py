@@ -1,0 +1,257 @@
+"""Manifests: YAML or JSON files with one or many objects, checked as far as that is possible without a server.
+
+Rules as in kubectl: documents are separated by `---`, empty ones are skipped, `kind: List` (or `…List`) stands for its
+items, timestamps stay text. Errors name the file and the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from muster.api import codec
+from muster.api.codec import JSON, Object
+from muster.api.resource import Resource
+
+
+class ManifestError(ValueError):
+    """A manifest that cannot be used. Not retryable.
+
+    `file` is the name given, `line` counts from 1 (0: the file as a whole), `message` says what is wrong.
+    """
+
+    def __init__(self, file: str, line: int, message: str) -> None:
+        super().__init__(f"{file}:{line}: {message}" if line else f"{file}: {message}")
+        self.file = file
+        self.line = line
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """An object and the place where it was written."""
+
+    file: str
+    line: int
+    object: Object
+
+    def error(self, message: str) -> ManifestError:
+        """An error about this object."""
+        return ManifestError(self.file, self.line, message)
+
+
+def load(path: str | Path) -> list[Manifest]:
+    """The objects of a file, in file order. Raises `ManifestError`."""
+    name = str(path)
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ManifestError(name, 0, f"cannot be read: {error.strerror or error}") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ManifestError(name, data[: error.start].count(b"\n") + 1, "is not UTF-8 text") from error
+    return parse(text, name)
+
+
+def parse(text: str, file: str = "<text>") -> list[Manifest]:
+    """The objects of a text, in order; at least one. Raises `ManifestError`."""
+    found = [
+        _checked(Manifest(file, line, item), at)
+        for line, value in _documents(text, file)
+        for line, item, at in _items(value, file, line)
+    ]
+    if not found:
+        raise ManifestError(file, 0, "there is no object in it")
+    return found
+
+
+def resource_of(obj: Object) -> Resource | None:
+    """The resource under which an object of a known kind is created, or None."""
+    group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
+    known = _KINDS.get((group, str(obj.get("kind", ""))))
+    if known is None:
+        return None
+    plural, namespaced, _ = known
+    return Resource(group, version, plural, str(obj["kind"]), namespaced)
+
+
+def creation_order(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """The manifests with what others refer to first; otherwise the order stays."""
+    return sorted(manifests, key=lambda manifest: _rank(manifest.object))
+
+
+def _rank(obj: Object) -> int:
+    group = str(obj.get("apiVersion", "")).rpartition("/")[0]
+    known = _KINDS.get((group, str(obj.get("kind", ""))))
+    return known[2] if known else len(_RANKS)
+
+
+# (group, kind) → plural, namespaced; one line for each rank of the order of creation.
+_RANKS: tuple[dict[tuple[str, str], tuple[str, bool]], ...] = (
+    {("", "Namespace"): ("namespaces", False)},
+    {
+        ("scheduling.k8s.io", "PriorityClass"): ("priorityclasses", False),
+        ("resource.k8s.io", "DeviceClass"): ("deviceclasses", False),
+        ("storage.k8s.io", "StorageClass"): ("storageclasses", False),
+        ("node.k8s.io", "RuntimeClass"): ("runtimeclasses", False),
+    },
+    {("", "Node"): ("nodes", False)},
+    {
+        ("", "ConfigMap"): ("configmaps", True),
+        ("", "Secret"): ("secrets", True),
+        ("", "ServiceAccount"): ("serviceaccounts", True),
+        ("", "Service"): ("services", True),
+        ("", "Event"): ("events", True),
+        ("", "LimitRange"): ("limitranges", True),
+        ("", "ResourceQuota"): ("resourcequotas", True),
+        ("", "PersistentVolume"): ("persistentvolumes", False),
+        ("", "PersistentVolumeClaim"): ("persistentvolumeclaims", True),
+        ("coordination.k8s.io", "Lease"): ("leases", True),
+        ("policy", "PodDisruptionBudget"): ("poddisruptionbudgets", True),
+        ("resource.k8s.io", "ResourceSlice"): ("resourceslices", False),
+        ("resource.k8s.io", "ResourceClaimTemplate"): ("resourceclaimtemplates", True),
+        ("resource.k8s.io", "ResourceClaim"): ("resourceclaims", True),
+    },
+    {("scheduling.k8s.io", "Workload"): ("workloads", True)},
+    {("scheduling.k8s.io", "CompositePodGroup"): ("compositepodgroups", True)},
+    {("scheduling.k8s.io", "PodGroup"): ("podgroups", True)},
+    {
+        ("batch", "Job"): ("jobs", True),
+        ("batch", "CronJob"): ("cronjobs", True),
+        ("apps", "Deployment"): ("deployments", True),
+        ("apps", "ReplicaSet"): ("replicasets", True),
+        ("apps", "StatefulSet"): ("statefulsets", True),
+        ("apps", "DaemonSet"): ("daemonsets", True),
+    },
+    {("", "Pod"): ("pods", True)},
+)
+_KINDS = {key: (*names, rank) for rank, kinds in enumerate(_RANKS) for key, names in kinds.items()}
+
+
+def _items(value: JSON, file: str, line: int) -> Iterator[tuple[int, JSON, str]]:
+    """The objects that a document stands for: (line, object, where in the document)."""
+    lines: list[int] = []
+    if isinstance(value, _Located):
+        lines, value = value.lines, value.value
+    if not (isinstance(value, dict) and str(value.get("kind", "")).endswith("List")):
+        yield line, value, ""
+        return
+    items = value.get("items")
+    if not isinstance(items, list):
+        raise ManifestError(file, line, f"{value['kind']} has no list of items")
+    for index, item in enumerate(items):
+        yield lines[index] if index < len(lines) else line, item, f"items[{index}]: "
+
+
+def _checked(manifest: Manifest, at: str) -> Manifest:
+    obj = manifest.object
+    if not isinstance(obj, dict):
+        raise manifest.error(f"{at}this is not an object with apiVersion, kind and metadata")
+    for name in ("apiVersion", "kind"):
+        if not isinstance(obj.get(name), str) or not obj[name]:
+            raise manifest.error(f"{at}{name} is missing")
+    if resource_of(obj) is None:
+        raise manifest.error(f"{at}no kind {obj['kind']!r} is known in {obj['apiVersion']}{_hint(obj)}")
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
+        raise manifest.error(f"{at}{obj['kind']} has no metadata.name")
+    if not isinstance(metadata.get("name", ""), str):
+        raise manifest.error(f"{at}metadata.name of a {obj['kind']} must be text: write it in quotes")
+    return manifest
+
+
+def _hint(obj: Object) -> str:
+    groups = sorted({group or "v1" for group, kind in _KINDS if kind == obj["kind"]})
+    return f" (it is a kind of {', '.join(groups)})" if groups else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Located:
+    """A list object of a YAML document with the lines of its items."""
+
+    value: Object
+    lines: list[int]
+
+
+def _documents(text: str, file: str) -> Iterator[tuple[int, JSON]]:
+    """Each non-empty document with the line on which it starts."""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            value = codec.loads(text)
+        except ValueError:
+            pass  # several JSON documents, or YAML in flow style: the YAML parser says what is wrong
+        else:
+            values = value if isinstance(value, list) else [value]
+            yield from ((1, item) for item in values)
+            return
+    yield from _yaml_documents(text, file)
+
+
+def _yaml_documents(text: str, file: str) -> Iterator[tuple[int, JSON]]:
+    try:
+        loader = _Loader(text)
+    except yaml.YAMLError as error:
+        raise _yaml_error(error, file) from error
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            value = _json(loader.construct_document(node), file, node.start_mark.line + 1)
+            lines = _lines_of_items(node)
+            if value is not None:
+                yield node.start_mark.line + 1, _Located(value, lines) if lines else value
+    except yaml.YAMLError as error:
+        raise _yaml_error(error, file) from error
+    finally:
+        loader.dispose()
+
+
+def _yaml_error(error: yaml.YAMLError, file: str) -> ManifestError:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return ManifestError(file, error.problem_mark.line + 1, f"not YAML: {error.problem}")
+    return ManifestError(file, 0, f"not YAML: {str(error).splitlines()[0]}")
+
+
+def _lines_of_items(node: yaml.Node) -> list[int]:
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    for key, value in node.value:
+        if key.value == "items" and isinstance(value, yaml.SequenceNode):
+            return [item.start_mark.line + 1 for item in value.value]
+    return []
+
+
+def _json(value: JSON, file: str, line: int) -> JSON:
+    """The value with only what JSON has; keys become text, as in kubectl."""
+    if isinstance(value, dict):
+        return {_key(key, file, line): _json(item, file, line) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_json(item, file, line) for item in value]
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise ManifestError(file, line, f"a value of type {type(value).__name__} cannot be written as JSON")
+
+
+def _key(key: JSON, file: str, line: int) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, (str, int, float)):
+        return str(key)
+    raise ManifestError(file, line, f"a key must be text, not {type(key).__name__}")
+
+
+# The C parser where PyYAML was built with it.
+_BaseLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_BaseLoader):  # type: ignore[valid-type, misc]  # the base is chosen at run time
+    """Safe loader that leaves timestamps as text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in _BaseLoader.yaml_implicit_resolvers.items()
+}
