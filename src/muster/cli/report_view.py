@@ -154,7 +154,9 @@ def reason_text(item: Object) -> str:
     return str(item.get("message") or item.get("reason") or "")
 
 
-def _cut(draw_table: Callable[[Objects], Table], items: Objects, limit: int, noun: str, everything: bool) -> RenderableType:
+def _cut(
+    draw_table: Callable[[Objects], Table], items: Objects, limit: int, noun: str, everything: bool
+) -> RenderableType:
     if everything or len(items) <= limit:
         return draw_table(items)
     hint = Text(f"… and {len(items) - limit} more {noun} (--all shows them)", style="dim")

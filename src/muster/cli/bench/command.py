@@ -1,0 +1,110 @@
+"""`muster bench`: runs measurements one after the other and prints their rows with the setting they were taken in."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Protocol
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+
+import muster
+from muster.api.codec import Object, Objects
+from muster.cli.errors import BadInput
+from muster.cli.options import Output, Write
+from muster.cli.output import emit, error_console
+
+BENCHES = {
+    "gangs": "engine time of homogeneous gangs",
+    "startup": "`muster up`: start to ready",
+    "throughput": "pods created over HTTP until they are bound",
+    "restart": "`muster up` on a full data directory: start to the first decision",
+    "demo": "the demo's simulations: simulated seconds per second",
+}
+
+
+class Bench(Protocol):
+    """A module of this package."""
+
+    def run(self, progress: Callable[[str], None]) -> Objects:
+        """Measure; say what goes on with `progress`."""
+
+
+def bench(
+    *names: str,
+    output: Output = "table",
+    write: Write = None,
+) -> int:
+    """Measure this machine and print the figures, with the setting they were taken in.
+
+    Parameters
+    ----------
+    names
+        What to measure: gangs, startup, throughput, restart, demo. Everything if none is named.
+    output
+        How to print the figures.
+    write
+        Write them into this file instead.
+    """
+    chosen = _choose(names)
+    results: list[Object] = []
+    setting = describe_setting()
+    with error_console().status("") as status:
+        for name in chosen:
+            module: Bench = _load(name)
+            rows = module.run(lambda text, name=name: status.update(f"{name}: {text}"))  # type: ignore[misc]  # default
+            results.append({"name": name, "about": BENCHES[name], "rows": rows})
+    value = {"setting": setting, "benches": results}
+    emit(value, output, write, lambda console: draw(value, console))
+    return 0
+
+
+def describe_setting() -> Object:
+    """Where the figures were taken: versions, processors, and how busy the machine was before."""
+    load_1min = os.getloadavg()[0]
+    return {
+        "muster": muster.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+        "load_1min": round(load_1min, 2),
+    }
+
+
+def draw(value: Object, console: Console) -> None:
+    """Print a table a bench, and the setting below."""
+    for result in value["benches"]:
+        console.print(rows_table(f"{result['name']}: {result['about']}", result["rows"]))
+        console.print()
+    setting = ", ".join(f"{key} {item}" for key, item in value["setting"].items())
+    console.print(f"Taken with {setting}.", style="dim")
+
+
+def rows_table(title: str, rows: Objects) -> Table:
+    """A table with the keys of the rows as columns."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    for column in columns:
+        number = any(isinstance(row.get(column), int | float) for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*("" if row.get(column) is None else f"{row[column]}" for column in columns))
+    return table
+
+
+def _choose(names: Sequence[str]) -> list[str]:
+    for name in names:
+        if name not in BENCHES:
+            raise BadInput(f"there is no bench {name!r}; there are {', '.join(BENCHES)}")
+    return [name for name in BENCHES if not names or name in names]
+
+
+def _load(name: str) -> Bench:
+    module: Bench = import_module(f"muster.cli.bench.{name}")  # type: ignore[assignment]  # a module as a protocol
+    return module

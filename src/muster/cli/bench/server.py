@@ -1,0 +1,71 @@
+"""Runs `muster up` as a process of its own, so that it is measured as people run it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+START_LIMIT_S = 120.0
+STOP_LIMIT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running `muster up`."""
+
+    process: subprocess.Popen[str]
+    kubeconfig: Path
+    ready_s: float
+    """Seconds from the start of the process to the line that says it is ready."""
+    started_at: float
+    """`time.perf_counter()` at the start of the process."""
+
+    def peak_mb(self) -> int:
+        """The most memory that the process has had, in MB, or 0 where the system does not tell."""
+        try:
+            status = Path(f"/proc/{self.process.pid}/status").read_text()
+        except OSError:
+            return 0
+        match = re.search(r"VmHWM:\s*(\d+) kB", status)
+        return round(int(match[1]) / 1024) if match else 0
+
+
+@contextlib.contextmanager
+def running(arguments: Sequence[str]) -> Iterator[Server]:
+    """Start `muster up` with these arguments, wait until it is ready, and stop it at the end.
+
+    Raises RuntimeError with what it said if it does not start.
+    """
+    started_at = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "muster.cli.main", "up", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
+        if not line:
+            _, errors = process.communicate(timeout=START_LIMIT_S)
+            raise RuntimeError(f"muster up did not start: {errors.strip()}")
+        yield Server(process, Path(line), time.perf_counter() - started_at, started_at)
+    finally:
+        _stop(process)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    try:
+        process.communicate(timeout=STOP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
