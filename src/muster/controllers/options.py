@@ -9,6 +9,26 @@ JobGroups = Literal["off", "1.36", "1.37"]
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLifecycleOptions:
+    """When a node counts as lost and how fast its pods are evicted (flags of kube-controller-manager, same defaults).
+
+    `monitor_period_s`: node changes are looked at on multiples of it. `monitor_grace_period_s`: a node is Unknown so
+    long after its last sign of life; `startup_grace_period_s`: while it never had a Ready condition.
+    `eviction_rate`: nodes a second and zone that get a NoExecute taint; `secondary_eviction_rate`: in a zone of more
+    than `large_cluster_size_threshold` nodes of which at least the share `unhealthy_zone_threshold` is not ready (0 in
+    smaller ones).
+    """
+
+    monitor_period_s: float = 5.0
+    monitor_grace_period_s: float = 50.0
+    startup_grace_period_s: float = 60.0
+    eviction_rate: float = 0.1
+    secondary_eviction_rate: float = 0.01
+    large_cluster_size_threshold: int = 50
+    unhealthy_zone_threshold: float = 0.55
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerOptions:
     """Options of all controllers.
 
@@ -17,3 +37,5 @@ class ControllerOptions:
     """
 
     job_groups: JobGroups = "1.36"
+    node_lifecycle: NodeLifecycleOptions = NodeLifecycleOptions()
+    terminated_pod_gc_threshold: int = 12500

@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from muster.api.codec import Object
 from muster.api.meta import is_deleting, key_of, name_of, uid_of
@@ -24,7 +24,7 @@ from muster.client.transport import ApiError, ClientError
 from muster.clock import Clock
 from muster.controllers.action import Action, Create, Delete, Emit, Patch, Result, Update
 from muster.controllers.queue import WorkQueue
-from muster.controllers.state import State, Watched
+from muster.controllers.state import Read, State, Watched
 from muster.controllers.timers import Timers
 
 logger = logging.getLogger(__name__)
@@ -52,6 +52,14 @@ class Controller(Protocol):
         """What to do about a key. Pure: reads only its arguments."""
 
 
+@runtime_checkable
+class LiveReads(Protocol):
+    """What a controller has besides if it must not trust the informers alone."""
+
+    def reads(self, key: str, state: State) -> Iterable[Read]:
+        """What to read from the server before this key is reconciled (then in `State.live`). Pure."""
+
+
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Wait `base_s` · 2ⁿ, at most `limit_s`, after the n-th failure in a row."""
@@ -71,16 +79,20 @@ class Informers:
         self._client = client
         self._clock = clock
         self._watched: dict[Resource, Watched] = {}
+        self._group: asyncio.TaskGroup | None = None
 
     def watched(self, resource: Resource) -> Watched:
-        """The objects of a resource; to be asked for before `run`."""
+        """The objects of a resource; one that nobody asked for before is watched from now on."""
         if resource not in self._watched:
-            self._watched[resource] = Watched(Informer(self._client, self._clock, resource))
+            watched = self._watched[resource] = Watched(Informer(self._client, self._clock, resource))
+            if self._group is not None:
+                self._group.create_task(watched.informer.run())
         return self._watched[resource]
 
     async def run(self) -> None:
         """Run all informers until cancelled."""
         async with asyncio.TaskGroup() as group:
+            self._group = group
             for watched in self._watched.values():
                 group.create_task(watched.informer.run())
 
@@ -190,7 +202,8 @@ class ControllerRunner:
 
     async def _reconcile(self, key: str) -> None:
         try:
-            result = self.controller.reconcile(key, self._state, self._clock.now())
+            state = await self._read(key)
+            result = self.controller.reconcile(key, state, self._clock.now())
             await self._execute(key, result.actions)
         except ClientError as error:
             logger.debug("action failed", extra={"controller": self.controller.name, "key": key, "error": str(error)})
@@ -200,6 +213,20 @@ class ControllerRunner:
             self._retry(key)
         else:
             self._finish(key, result)
+
+    async def _read(self, key: str) -> State:
+        """The state, with what the controller wants to have read from the server."""
+        if not isinstance(self.controller, LiveReads):
+            return self._state
+        live: dict[Read, Object | None] = {}
+        for read in self.controller.reads(key, self._state):
+            try:
+                live[read] = await self._client.get(read.resource, read.namespace or None, read.name)
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
+                live[read] = None
+        return self._state.with_live(live)
 
     def _retry(self, key: str) -> None:
         self._failures[key] = self._failures.get(key, 0) + 1

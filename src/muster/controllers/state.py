@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from muster.api.codec import Object
 from muster.api.meta import controller_of, key_of, namespace_of
@@ -10,8 +11,17 @@ from muster.api.resource import Resource
 from muster.client.informer import Change, Informer
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An object to be read from the server itself just before a reconcile, because informers may lag."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+
 class Watched:
-    """The objects of one resource, as its informer has them, indexed by namespace and by owner.
+    """The objects of one resource, as its informer has them, indexed by namespace, by owner and (pods) by node.
 
     Iteration is in order of arrival. Objects are shared: never change them.
     """
@@ -20,6 +30,7 @@ class Watched:
         self.informer = informer
         self._by_namespace: dict[str, dict[str, Object]] = {}
         self._by_owner: dict[str, dict[str, Object]] = {}
+        self._by_node: dict[str, dict[str, Object]] = {}
         self._indexed: dict[str, Object] = {}
         informer.add_handler(self._update)
 
@@ -34,6 +45,13 @@ class Watched:
     def in_namespace(self, namespace: str) -> list[Object]:
         """The objects of one namespace."""
         return list(self._by_namespace.get(namespace, {}).values())
+
+    def on_node(self, name: str) -> list[Object]:
+        """The objects whose `spec.nodeName` is that node."""
+        return list(self._by_node.get(name, {}).values())
+
+    def __len__(self) -> int:
+        return len(self.informer.objects)
 
     def controlled_by(self, uid: str) -> list[Object]:
         """The objects whose controller reference names that uid."""
@@ -55,6 +73,8 @@ class Watched:
         self._by_namespace.setdefault(namespace_of(obj), {})[key] = obj
         for owner in obj["metadata"].get("ownerReferences") or ():
             self._by_owner.setdefault(owner.get("uid", ""), {})[key] = obj
+        if node := _node_of(obj):
+            self._by_node.setdefault(node, {})[key] = obj
 
     def _remove(self, key: str) -> None:
         obj = self._indexed.pop(key, None)
@@ -63,6 +83,13 @@ class Watched:
         _discard(self._by_namespace, namespace_of(obj), key)
         for owner in obj["metadata"].get("ownerReferences") or ():
             _discard(self._by_owner, owner.get("uid", ""), key)
+        if node := _node_of(obj):
+            _discard(self._by_node, node, key)
+
+
+def _node_of(obj: Object) -> str:
+    node: str = (obj.get("spec") or {}).get("nodeName") or ""
+    return node
 
 
 def _discard(index: dict[str, dict[str, Object]], entry: str, key: str) -> None:
@@ -75,11 +102,17 @@ def _discard(index: dict[str, dict[str, Object]], entry: str, key: str) -> None:
 
 
 class State:
-    """All resources that a controller watches, and what it remembers about each key."""
+    """All resources that a controller watches, what it remembers about each key, and what was read for this key."""
 
-    def __init__(self, watched: Mapping[Resource, Watched], memories: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        watched: Mapping[Resource, Watched],
+        memories: Mapping[str, object],
+        live: Mapping[Read, Object | None] | None = None,
+    ) -> None:
         self._watched = watched
         self._memories = memories
+        self._live = live or {}
 
     def __getitem__(self, resource: Resource) -> Watched:
         return self._watched[resource]
@@ -87,3 +120,11 @@ class State:
     def memory(self, key: str) -> object | None:
         """`Result.memory` of the last reconcile of that key whose actions all succeeded."""
         return self._memories.get(key)
+
+    def live(self, read: Read) -> Object | None:
+        """What the server answered to a read that `Controller.reads` asked for; None if there is no such object."""
+        return self._live[read]
+
+    def with_live(self, live: Mapping[Read, Object | None]) -> State:
+        """The same state together with what was read from the server."""
+        return State(self._watched, self._memories, live)
