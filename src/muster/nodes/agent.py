@@ -1,0 +1,398 @@
+"""One agent that plays the kubelet of every simulated node: it runs their pods, in time only, and keeps them ready.
+
+It watches nodes and pods; a pod bound to one of its nodes gets a life (`stages`), whose every step is written as pod
+status. A pod that is being deleted is stopped and then removed. It knows nothing of schedulers and controllers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+from muster.api.codec import Object
+from muster.api.meta import controller_of, is_deleting, key_of, name_of, namespace_of, uid_of
+from muster.api.resource import NODES, PODS
+from muster.client.client import Client
+from muster.client.events import EventRecorder
+from muster.client.informer import Change, Informer
+from muster.client.transport import STRATEGIC_MERGE_PATCH, ApiError, ClientError
+from muster.clock import Clock, wait
+from muster.nodes import stages
+from muster.nodes.barriers import Barriers
+from muster.nodes.leases import LEASE_S, NodeLeases
+from muster.nodes.spec import completed, is_complete, ready_condition
+from muster.nodes.stages import NEGLIGIBLE_S, Kind, Life, Plan, Stages, load_stages
+from muster.nodes.status import status_of
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+ENDED_PHASES = ("Succeeded", "Failed")
+
+
+@dataclass(slots=True)
+class _Run:
+    """A pod on a node of ours."""
+
+    pod: Object
+    plan: Plan
+    life: Life
+    ip: str
+    owner: str
+    dirty: bool = False
+    writing: bool = False
+    is_removed: bool = False
+    """Its removal was asked for; there is nothing left to do."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node of ours; while it is not `up`, its pods stand still and nothing is written about them."""
+
+    object: Object
+    host_ip: str
+    up: bool
+    runs: dict[str, _Run]
+
+
+class NodeAgent:
+    """Runs the pods of all nodes that `simulates` accepts (default: every node)."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        lease_client: Client | None = None,
+        simulates: Callable[[Object], bool] = lambda node: True,
+        recorder: EventRecorder | None = None,
+        lease_s: int = LEASE_S,
+        data: Stages | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._simulates = simulates
+        self._recorder = recorder
+        self._data = data if data is not None else load_stages()
+        self._leases = NodeLeases(lease_client if lease_client is not None else client, clock, lease_s)
+        self._pods = Informer(client, clock, PODS)
+        self._node_informer = Informer(client, clock, NODES)
+        self._nodes: dict[str, _Node] = {}
+        self._waiting: dict[str, dict[str, Object]] = {}
+        self._runs: dict[str, _Run] = {}
+        self._barriers = Barriers()
+        self._timers: list[tuple[float, int, _Run, Life]] = []
+        self._sequence = 0
+        self._waits_until: float | None = None
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._addresses = 0
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._node_informer.add_handler(self._on_nodes)
+        self._pods.add_handler(self._on_pods)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._node_informer.run(), name="nodes: node informer")
+                group.create_task(self._pods.run(), name="nodes: pod informer")
+                group.create_task(self._leases.run(), name="nodes: leases")
+                group.create_task(self._run_timers(), name="nodes: timers")
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+
+    # Nodes
+
+    async def stop_node(self, name: str) -> None:
+        """The node dies: nothing on it goes on, nobody speaks for it, its lease runs out as a real one would."""
+        node = self._nodes.get(name)
+        if node is None or not node.up:
+            return
+        await self._leases.shorten(name)
+        node.up = False
+        now = self._clock.now()
+        for run in node.runs.values():
+            self._leave_barrier(run, now)
+            self._set_life(run, stages.freeze(run.life, now))
+
+    async def start_node(self, name: str) -> None:
+        """The node comes back after it was stopped; what ran on it is lost and, where the pod says so, begins anew."""
+        node = self._nodes.get(name)
+        if node is None or node.up:
+            return
+        node.up = True
+        await self._leases.hold(node.object)
+        await self._write_node(name)
+        for run in list(node.runs.values()):
+            now = self._clock.now()
+            self._change(run, stages.lose(run.plan, self._data, run.life, now), now)
+            self._consider(run.pod)
+
+    def _on_nodes(self, changes: list[Change]) -> None:
+        for change in changes:
+            name = name_of(change.object)
+            if change.new is None:
+                self._drop_node(name)
+            elif name in self._nodes:
+                self._nodes[name].object = change.new
+            elif self._simulates(change.new):
+                self._take_node(change.new)
+
+    def _take_node(self, obj: Object) -> None:
+        name = name_of(obj)
+        node = _Node(
+            obj, _address_of(obj) or f"192.168.{len(self._nodes) >> 8 & 255}.{len(self._nodes) & 255}", True, {}
+        )
+        self._nodes[name] = node
+        self._spawn(self._leases.hold(obj), f"nodes: lease {name}")
+        if not is_complete(obj):
+            self._spawn(self._write_node(name), f"nodes: status {name}")
+        for pod in self._waiting.pop(name, {}).values():
+            self._consider(pod)
+
+    def _drop_node(self, name: str) -> None:
+        node = self._nodes.pop(name, None)
+        if node is None:
+            return
+        self._leases.drop(name)
+        for key, run in list(node.runs.items()):
+            self._waiting.setdefault(name, {})[key] = run.pod
+            self._forget(run)
+
+    async def _write_node(self, name: str) -> None:
+        """Fill in what a kubelet says about its node, and that it is ready."""
+        node = self._nodes[name].object
+        status = completed(node, self._clock.now())["status"]
+        status["conditions"] = [ready_condition(self._clock.now())]
+        patch = {"status": {key: status[key] for key in ("capacity", "allocatable", "conditions", "nodeInfo")}}
+        try:
+            await self._client.patch(NODES, None, name, patch, type_=STRATEGIC_MERGE_PATCH, subresource="status")
+        except ClientError as error:
+            logger.warning("node status not written", extra={"node": name, "error": str(error)})
+
+    # Pods
+
+    def _on_pods(self, changes: list[Change]) -> None:
+        for change in changes:
+            if change.new is None:
+                self._lose_pod(change.object)
+            elif change.new["spec"].get("nodeName"):
+                self._consider(change.new)
+
+    def _lose_pod(self, pod: Object) -> None:
+        key = key_of(pod)
+        self._waiting.get(pod["spec"].get("nodeName", ""), {}).pop(key, None)
+        run = self._runs.get(key)
+        if run is not None:
+            self._forget(run)
+
+    def _consider(self, pod: Object) -> None:
+        """A bound pod appeared or changed."""
+        key = key_of(pod)
+        name = pod["spec"]["nodeName"]
+        node = self._nodes.get(name)
+        if node is None:
+            self._waiting.setdefault(name, {})[key] = pod
+            return
+        run = self._runs.get(key)
+        if run is None:
+            run = self._start(pod, node)
+        run.pod = pod
+        if is_deleting(pod) and node.up:
+            now = self._clock.now()
+            self._change(run, stages.terminate(run.plan, self._data, run.life, now), now)
+            if run.life.kind is Kind.ENDED and not run.is_removed:
+                self._write(run)
+
+    def _start(self, pod: Object, node: _Node) -> _Run:
+        now = self._clock.now()
+        status = pod.get("status") or {}
+        plan = stages.plan_of(pod, self._data)
+        owner = controller_of(pod)
+        ip = status.get("podIP") or self._new_address()
+        life = Life(Kind.ENDED, 0, None, None, began=now)
+        run = _Run(pod, plan, life, ip, str(owner.get("uid", "")) if owner else "")
+        self._runs[key_of(pod)] = node.runs[key_of(pod)] = run
+        if status.get("phase") not in ENDED_PHASES:
+            self._report_invalid(run)
+            has_run = bool(status.get("containerStatuses"))
+            life = (stages.adopt if has_run else _begin)(plan, self._data, pod, now)
+            self._change(run, life, now)
+        return run
+
+    def _forget(self, run: _Run) -> None:
+        key = key_of(run.pod)
+        self._leave_barrier(run, self._clock.now())
+        run.is_removed = True
+        self._set_life(run, Life(Kind.ENDED, 0, None, None, began=run.life.began))
+        del self._runs[key]
+        node = self._nodes.get(run.pod["spec"]["nodeName"])
+        if node is not None:
+            node.runs.pop(key, None)
+
+    def _change(self, run: _Run, life: Life, now: float) -> None:
+        """Give a pod a new life: its barrier, its timer and its status follow."""
+        before = run.life
+        if life is before:
+            return
+        here, there = (stages.waits_at(run.plan, self._data, each) for each in (before, life))
+        if here is not None and here != there:
+            self._leave_barrier(run, now, ended_well=life.kind is Kind.ENDED and life.exit_code == 0)
+        self._set_life(run, life)
+        if there is not None:
+            self._barriers.join(there, key_of(run.pod), run.owner)
+            self._settle(run, now)
+        self._emit(run, before)
+        self._write(run)
+
+    def _leave_barrier(self, run: _Run, now: float, *, ended_well: bool = False) -> None:
+        barrier = stages.waits_at(run.plan, self._data, run.life)
+        if barrier is not None:
+            self._barriers.leave(barrier, key_of(run.pod), ended_well=ended_well)
+            self._settle(run, now)
+
+    def _settle(self, run: _Run, now: float) -> None:
+        """Let the time of every pod at this pod's barrier count or not, as it now stands."""
+        assert run.plan.barrier is not None
+        for key in self._barriers.members(run.plan.barrier):
+            member = self._runs[key]
+            assert member.plan.barrier is not None
+            counts = self._barriers.is_open(member.plan.barrier, member.owner)
+            life = stages.resume(member.life, now) if counts else stages.freeze(member.life, now)
+            if life is not member.life:
+                self._set_life(member, life)
+
+    def _new_address(self) -> str:
+        self._addresses += 1
+        number = self._addresses
+        return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+    # Time
+
+    def _set_life(self, run: _Run, life: Life) -> None:
+        old, new = run.life.deadline, life.deadline
+        run.life = life
+        if new is not None:
+            self._sequence += 1
+            heapq.heappush(self._timers, (new, self._sequence, run, life))
+        ends_sooner = new is not None and (self._waits_until is None or new < self._waits_until)
+        if ends_sooner or (old is not None and old == self._waits_until):
+            self._wake.set()
+
+    async def _run_timers(self) -> None:
+        while True:
+            now = self._clock.now()
+            self._expire(now)
+            self._wake.clear()
+            self._drop_stale_timers()
+            self._waits_until = self._timers[0][0] if self._timers else None
+            await wait(self._clock, self._wake, None if self._waits_until is None else self._waits_until - now)
+
+    def _drop_stale_timers(self) -> None:
+        while self._timers and self._timers[0][2].life is not self._timers[0][3]:
+            heapq.heappop(self._timers)
+
+    def _expire(self, now: float) -> None:
+        """Advance all pods whose stage is over. They are found first, because one that ends can stop the time of others
+        whose time was up as well."""
+        due: list[_Run] = []
+        while self._timers and self._timers[0][0] <= now + NEGLIGIBLE_S:
+            _, _, run, life = heapq.heappop(self._timers)
+            if run.life is life:
+                due.append(run)
+        for run in due:
+            self._change(run, stages.advance(run.plan, self._data, run.life, now), now)
+
+    # Writes
+
+    def _write(self, run: _Run) -> None:
+        run.dirty = True
+        if not run.writing and not run.is_removed:
+            run.writing = True
+            self._spawn(self._write_run(run), f"nodes: pod {key_of(run.pod)}")
+
+    async def _write_run(self, run: _Run) -> None:
+        """Write the newest status until it is written; then remove the pod if it ended and is to go."""
+        try:
+            while run.dirty and self._is_up(run):
+                run.dirty = False
+                await self._write_status(run)
+                if run.life.kind is Kind.ENDED and is_deleting(run.pod) and not run.dirty:
+                    await self._remove(run)
+        finally:
+            run.writing = False
+
+    def _is_up(self, run: _Run) -> bool:
+        node = self._nodes.get(run.pod["spec"]["nodeName"])
+        return node is not None and node.up and not run.is_removed
+
+    async def _write_status(self, run: _Run) -> None:
+        if (run.pod.get("status") or {}).get("phase") in ENDED_PHASES:
+            return
+        node = self._nodes[run.pod["spec"]["nodeName"]]
+        now = self._clock.now()
+        status = status_of(run.pod, run.life, self._data, pod_ip=run.ip, host_ip=node.host_ip, now=now)
+        patch = {"metadata": {"uid": uid_of(run.pod)}, "status": status}
+        namespace, name = namespace_of(run.pod), name_of(run.pod)
+        try:
+            run.pod = await self._client.patch(
+                PODS, namespace, name, patch, type_=STRATEGIC_MERGE_PATCH, subresource="status"
+            )
+        except ClientError as error:
+            await self._retry(run, error)
+
+    async def _remove(self, run: _Run) -> None:
+        if run.pod["metadata"].get("deletionGracePeriodSeconds") == 0:
+            return  # it is only finalizers that keep it
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid_of(run.pod)}}
+        try:
+            await self._client.delete(PODS, namespace_of(run.pod), name_of(run.pod), options)
+            run.is_removed = True
+        except ClientError as error:
+            await self._retry(run, error)
+
+    async def _retry(self, run: _Run, error: ClientError) -> None:
+        """After a while write again, unless the pod is gone (the watch will say so) or the server will not have it."""
+        if isinstance(error, ApiError) and (error.is_not_found or error.code in (400, 403, 409, 422)):
+            if not error.is_not_found and not error.is_conflict:
+                logger.error("pod status refused", extra={"pod": key_of(run.pod), "error": str(error)})
+            return
+        await self._clock.sleep(RETRY_S)
+        run.dirty = True
+
+    def _emit(self, run: _Run, before: Life) -> None:
+        if self._recorder is None:
+            return
+        life = run.life
+        if life.started is not None and life.started != before.started:
+            for container in run.pod["spec"]["containers"]:
+                self._recorder.record(run.pod, "Normal", "Started", f"Started container {container['name']}")
+        if life.kind is Kind.TERMINATING or (life.kind is Kind.ENDED and is_deleting(run.pod)):
+            for container in run.pod["spec"]["containers"]:
+                self._recorder.record(run.pod, "Normal", "Killing", f"Stopping container {container['name']}")
+
+    def _report_invalid(self, run: _Run) -> None:
+        for annotation in run.plan.invalid:
+            if self._recorder is not None:
+                text = f"annotation {annotation} is ignored: its value has no meaning"
+                self._recorder.record(run.pod, "Warning", "InvalidAnnotation", text)
+
+    def _spawn(self, coroutine: Coroutine[object, object, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _begin(plan: Plan, data: Stages, pod: Object, now: float) -> Life:
+    return stages.begin(plan, data, now)
+
+
+def _address_of(node: Object) -> str:
+    for entry in (node.get("status") or {}).get("addresses") or ():
+        if entry.get("type") == "InternalIP":
+            return str(entry.get("address", ""))
+    return ""
