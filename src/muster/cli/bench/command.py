@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
-from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Protocol
 
-from cyclopts import Parameter
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
 import muster
@@ -58,7 +57,7 @@ def bench(
     with error_console().status("") as status:
         for name in chosen:
             module: Bench = _load(name)
-            rows = module.run(lambda text, name=name: status.update(f"{name}: {text}"))  # type: ignore[misc]  # default
+            rows = module.run(partial(_show, status, name))
             results.append({"name": name, "about": BENCHES[name], "rows": rows})
     value = {"setting": setting, "benches": results}
     emit(value, output, write, lambda console: draw(value, console))
@@ -98,6 +97,10 @@ def rows_table(title: str, rows: Objects) -> Table:
     return table
 
 
+def _show(status: Status, name: str, text: str) -> None:
+    status.update(f"{name}: {text}")
+
+
 def _choose(names: Sequence[str]) -> list[str]:
     for name in names:
         if name not in BENCHES:
@@ -106,5 +109,5 @@ def _choose(names: Sequence[str]) -> list[str]:
 
 
 def _load(name: str) -> Bench:
-    module: Bench = import_module(f"muster.cli.bench.{name}")  # type: ignore[assignment]  # a module as a protocol
+    module: Bench = import_module(f"muster.cli.bench.{name}")
     return module
