@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 JobGroups = Literal["off", "1.36", "1.37"]
+SchedulingVersion = Literal["v1alpha2", "v1alpha3", "v1beta1"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,11 @@ class ControllerOptions:
     """Options of all controllers.
 
     `job_groups`: whether the Job controller makes Workloads and PodGroups: not at all, for Indexed Jobs that run all
-    their pods at once (1.36), or as `spec.scheduling` says (1.37).
+    their pods at once (1.36), or as `spec.scheduling` says (1.37). `terminated_pod_gc_threshold`: finished pods
+    that may stay (0: any number).
     """
 
     job_groups: JobGroups = "1.36"
+    scheduling_version: SchedulingVersion = "v1alpha3"
     node_lifecycle: NodeLifecycleOptions = NodeLifecycleOptions()
     terminated_pod_gc_threshold: int = 12500

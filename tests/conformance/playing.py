@@ -1,0 +1,243 @@
+"""Play the actions of a recorded scenario against a server: a person who creates, patches, deletes, and the kubelets."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from naming import Names
+from outcome import Difference
+from states import DEPLOYMENTS, POD_GROUPS_1_36, REPLICA_SETS, WORKLOADS_1_36
+
+from muster.api.codec import JSON, Object
+from muster.api.meta import name_of
+from muster.api.resource import (
+    CONFIG_MAPS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICES,
+    Resource,
+)
+from muster.client.client import Client
+from muster.client.informer import Change, Informer
+from muster.client.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError
+from muster.clock import Clock, rfc3339
+
+RESOURCES: dict[str, Resource] = {
+    resource.kind: resource
+    for resource in (
+        CONFIG_MAPS,
+        DEPLOYMENTS,
+        JOBS,
+        LEASES,
+        NAMESPACES,
+        NODES,
+        PODS,
+        POD_GROUPS_1_36,
+        REPLICA_SETS,
+        SERVICES,
+        WORKLOADS_1_36,
+    )
+}
+PATCH_TYPES = {"merge": MERGE_PATCH, "strategic": STRATEGIC_MERGE_PATCH, "json": JSON_PATCH}
+
+POD_WAIT_S = 400.0
+"""A kubelet action names pods that controllers are still to make; so long it waits for them."""
+
+
+@dataclass(slots=True)
+class Player:
+    """Plays actions; `differences` collects answers that are not as recorded (paths without the step)."""
+
+    client: Client
+    clock: Clock
+    names: Names
+    pods: Informer
+    differences: list[Difference]
+    addresses: dict[str, str]
+    appeared: dict[str, float]
+    """When each pod was first seen."""
+
+    @classmethod
+    def of(cls, client: Client, clock: Clock, names: Names) -> Player:
+        """A player for one namespace."""
+        pods = Informer(client, clock, PODS, namespace=names.namespace)
+        player = cls(client, clock, names, pods, [], {}, {})
+        pods.add_handler(player.watch)
+        return player
+
+    def watch(self, changes: list[Change]) -> None:
+        """Give names to new pods."""
+        for change in changes:
+            if change.type == "ADDED":
+                self.names.see(change.object)
+                self.appeared.setdefault(name_of(change.object), self.clock.now())
+
+    async def play(self, action: JSON) -> None:
+        """Play one action of a step."""
+        if isinstance(action, str):
+            raise NotImplementedError(action)
+        for name, play in _PLAYS.items():
+            if name in action:
+                try:
+                    await play(self, action[name])
+                except ApiError as error:
+                    self._refused(action, error)
+                else:
+                    if "refused" in action:
+                        self.differences.append(Difference("refused", action["refused"], None))
+                return
+        raise NotImplementedError(str(action))
+
+    def _refused(self, action: Object, error: ApiError) -> None:
+        want = action.get("refused")
+        message = self.names.write_text(str(error.status.get("message")))
+        got = {"code": error.code, "reason": error.reason or None, "message": message}
+        if want is None or _comparable(want) != _comparable(got):
+            self.differences.append(Difference("refused", want, got))
+
+    async def create(self, obj: Object) -> None:
+        """Create an object as given."""
+        resource = RESOURCES[obj["kind"]]
+        filled = self._fill(obj)
+        metadata = filled["metadata"]
+        metadata["ownerReferences"] = [await self._owner(owner) for owner in metadata.get("ownerReferences") or ()]
+        if not metadata["ownerReferences"]:
+            del metadata["ownerReferences"]
+        namespace = metadata.get("namespace", self.names.namespace) if resource.namespaced else None
+        await self.client.create(resource, namespace, filled)
+        if resource is NODES and "status" in filled:
+            await self.client.patch(NODES, None, name_of(filled), {"status": filled["status"]}, subresource="status")
+
+    async def _owner(self, owner: Object) -> Object:
+        """An owner reference with the uid that `<uid>` stands for: that of the object so named, if there is one."""
+        if owner.get("uid") != "<uid>":
+            return owner
+        resource = RESOURCES[owner["kind"]]
+        try:
+            found = [await self.client.get(resource, self.names.namespace, owner["name"])]
+        except ApiError:
+            found = []
+        return {**owner, "uid": self.names.owner_uid(found)}
+
+    def _fill(self, obj: JSON) -> JSON:
+        """A deep copy with the names of this run."""
+        if isinstance(obj, dict):
+            return {self._fill(key): self._fill(value) for key, value in obj.items()}
+        if isinstance(obj, list):
+            return [self._fill(item) for item in obj]
+        return obj.replace("<ns>", self.names.namespace) if isinstance(obj, str) else obj
+
+    async def patch(self, action: Object) -> None:
+        """Patch an object or a subresource of it."""
+        resource = RESOURCES[action["kind"]]
+        namespace = self.names.namespace if resource.namespaced else None
+        await self.client.patch(
+            resource,
+            namespace,
+            self._name(action["name"]),
+            self._fill(action["patch"]),
+            type_=PATCH_TYPES[action["type"]],
+            subresource=action.get("subresource", ""),
+        )
+
+    async def put(self, action: Object) -> None:
+        """Replace the finalizers of the namespace through its finalize subresource."""
+        resource = RESOURCES[action["kind"]]
+        current = await self.client.get(resource, None, self.names.namespace)
+        wanted = {**current, "spec": self._fill(action["spec"])}
+        await self.client.update(resource, wanted, subresource=action["subresource"])
+
+    async def delete(self, action: Object) -> None:
+        """Delete an object."""
+        resource = RESOURCES[action["kind"]]
+        keys = ("propagationPolicy", "gracePeriodSeconds")
+        options = {key: action[key] for key in keys if action.get(key) is not None}
+        namespace = self.names.namespace if resource.namespaced else None
+        await self.client.delete(resource, namespace, self._name(action["name"]), options)
+
+    async def evict(self, pod: str) -> None:
+        """Ask for the eviction of a pod."""
+        name, namespace = self._name(pod), self.names.namespace
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+        await self.client.create(PODS, namespace, body, name=name, subresource="eviction")
+
+    async def wait(self, seconds: float) -> None:
+        """Do nothing for a while."""
+        await self.clock.sleep(seconds)
+
+    async def kubelet(self, action: JSON) -> None:
+        """What kubelets do: bind pods, write their status, finish deletions."""
+        if isinstance(action, str):
+            raise NotImplementedError(action)
+        if "nodes" in action:
+            await self.kubelet_of_nodes(action)
+            return
+        for written in action["pods"]:
+            name = await self._existing(written, may_be_missing="missing" in action)
+            if name is not None:
+                await self._kubelet_pod(name, action)
+
+    async def kubelet_of_nodes(self, action: Object) -> None:
+        """What kubelets do to nodes."""
+        raise NotImplementedError(str(action))
+
+    async def _kubelet_pod(self, name: str, action: Object) -> None:
+        namespace = self.names.namespace
+        if "bind" in action and not self.pods.objects[f"{namespace}/{name}"]["spec"].get("nodeName"):
+            target = {"kind": "Node", "name": action["bind"]}
+            body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+            await self.client.create(PODS, namespace, body, name=name, subresource="binding")
+        if "status" in action:
+            status = self._status(name, action["status"])
+            patch = {"status": status}
+            await self.client.patch(PODS, namespace, name, patch, type_=STRATEGIC_MERGE_PATCH, subresource="status")
+        if action.get("finish_deletion"):
+            await self.client.delete(PODS, namespace, name, {"gracePeriodSeconds": 0})
+
+    def _status(self, pod: str, status: JSON) -> JSON:
+        if isinstance(status, dict):
+            return {key: self._status(pod, value) for key, value in status.items()}
+        if isinstance(status, list):
+            return [self._status(pod, item) for item in status]
+        if status == "<now>":
+            return rfc3339(self.clock.now())
+        if status == "<ip>":
+            return self.addresses.setdefault(pod, f"10.1.0.{len(self.addresses) + 2}")
+        return status
+
+    async def _existing(self, written: str, *, may_be_missing: bool) -> str | None:
+        """The name of a pod that is there, or comes soon; None if it does not."""
+        until = self.clock.now() + (0.0 if may_be_missing else POD_WAIT_S)
+        while True:
+            name = self.names.real(written)
+            if name is not None and f"{self.names.namespace}/{name}" in self.pods.objects:
+                return name
+            if self.clock.now() >= until:
+                if not may_be_missing:
+                    self.differences.append(Difference(f"kubelet[{written}]", "there", "missing"))
+                return None
+            await self.clock.sleep(0.25)
+
+    def _name(self, written: str) -> str:
+        return self.names.real(written) or written
+
+
+def _comparable(refusal: Object) -> Object:
+    """A refusal without what shows the inner life of the server's language."""
+    message = str(refusal["message"]).split('Invalid value: {"', 1)[0]
+    return {"code": refusal["code"], "reason": refusal["reason"], "message": message}
+
+
+_PLAYS: dict[str, Callable[[Player, JSON], Awaitable[None]]] = {
+    "create": Player.create,
+    "patch": Player.patch,
+    "put": Player.put,
+    "delete": Player.delete,
+    "evict": Player.evict,
+    "wait_s": Player.wait,
+    "kubelet": Player.kubelet,
+}

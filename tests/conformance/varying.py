@@ -1,0 +1,60 @@
+"""Rename the objects of a scenario, consistently in steps and states, so that nothing can hang on a name."""
+
+from __future__ import annotations
+
+import random
+import re
+
+from muster.api.codec import JSON, Object
+
+NODES = ("n1", "n2", "n3", "n4", "n5", "n6")
+
+
+def vary(scenario: Object, seed: int) -> Object:
+    """The scenario with other names of Jobs, Pods, containers and nodes. `nodes` maps recorded to new node names."""
+    rng = random.Random(f"{seed} {scenario['id']}")
+    names = sorted(_names(scenario))
+    renamed = {name: _other(rng, name) for name in (*names, *NODES)}
+    pattern = re.compile(
+        r"(?<![\w./<-])("
+        + "|".join(re.escape(name) for name in sorted(renamed, key=len, reverse=True))
+        + r")(?![\w./])"
+    )
+    whole = _rename(scenario, renamed, pattern)
+    whole["id"], whole["family"], whole["cluster"] = scenario["id"], scenario["family"], scenario["cluster"]
+    whole["nodes"] = {name: renamed[name] for name in NODES}
+    return whole
+
+
+def _names(scenario: Object) -> set[str]:
+    """Names of Jobs, Pods and containers that steps create. Single articles of English are left alone."""
+    found: set[str] = set()
+    for step in scenario["steps"]:
+        for action in step["do"]:
+            obj = action.get("create") if isinstance(action, dict) else None
+            if not isinstance(obj, dict) or obj.get("kind") not in ("Job", "Pod"):
+                continue
+            found.add(obj["metadata"]["name"])
+            spec = obj["spec"]["template"]["spec"] if obj["kind"] == "Job" else obj["spec"]
+            found |= {container["name"] for container in (spec["containers"] + spec.get("initContainers", []))}
+    return found - {"a"}
+
+
+def _other(rng: random.Random, name: str) -> str:
+    """Another name of the same length class: long names stay as long, since their length matters."""
+    letters = "bcdfghklmnpqrstvwxz"
+    length = len(name) if len(name) > 20 else rng.randint(5, 9)
+    return "".join(rng.choice(letters) for _ in range(length))
+
+
+def _rename(value: JSON, renamed: dict[str, str], pattern: re.Pattern[str]) -> JSON:
+    if isinstance(value, str):
+        return pattern.sub(lambda match: renamed[match.group(1)], value)
+    if isinstance(value, list):
+        return [_rename(item, renamed, pattern) for item in value]
+    if isinstance(value, dict):
+        return {
+            _rename(key, renamed, pattern) if "#" in key else key: _rename(item, renamed, pattern)
+            for key, item in value.items()
+        }
+    return value
