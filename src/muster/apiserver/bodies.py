@@ -1,0 +1,209 @@
+"""What a request's body and query say: objects, patches, options of writes and deletions.
+
+Bodies may come as bytes (then the content type says what they are) or as JSON values (then they are copied, since the
+sender keeps them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import yaml
+
+from muster.api.codec import JSON, Object, dumps, loads
+from muster.apiserver.context import Context
+from muster.apiserver.errors import Qualified, StatusError, bad_request, invalid, unsupported_media_type
+from muster.apiserver.fields import invalid_value, not_supported
+from muster.apiserver.request import ApiRequest
+from muster.apiserver.resources import Served
+from muster.client.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+
+_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+
+_DECODERS = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+
+
+def go_bool(text: str) -> bool:
+    """Whether a query parameter is true, as Go's ParseBool reads it."""
+    return text in _TRUE
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch by its media type; `force` is apply's."""
+
+    type: str
+    value: JSON
+    force: bool = False
+    manager: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """What a DELETE asks for; None where it leaves the choice to the server."""
+
+    grace_period_s: int | None = None
+    propagation: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    dry_run: bool = False
+
+
+def media_type(request: ApiRequest) -> str:
+    """The content type of the body without parameters; JSON if there is none."""
+    header = request.headers.get("content-type") or request.headers.get("Content-Type") or ""
+    return header.split(";")[0].strip().lower() or "application/json"
+
+
+def read_object(ctx: Context, request: ApiRequest, served: Served) -> Object:
+    """The body as an object of the resource's kind; ours to change. Raises StatusError (400, 415)."""
+    kind = served.resource.kind
+    obj = _object(request, kind)
+    check_type(obj, served.resource.api_version, kind)
+    return obj
+
+
+def read_any(request: ApiRequest, kind: str) -> Object:
+    """The body as an object of a sub-resource's kind; {} if there is none. Ours to change."""
+    if request.body is None or request.body == b"":
+        return {}
+    return _object(request, kind)
+
+
+def _object(request: ApiRequest, kind: str) -> Object:
+    body = request.body
+    if isinstance(body, bytes):
+        value = _decode(body, media_type(request), kind)
+    else:
+        value = loads(dumps(body)) if body is not None else None
+    if not isinstance(value, dict):
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error"
+        )
+    if not isinstance(value.get("metadata"), dict):
+        value["metadata"] = {}
+    return value
+
+
+def _decode(body: bytes, type_: str, kind: str) -> JSON:
+    if type_ in ("application/json", "text/plain"):
+        try:
+            return loads(body)
+        except ValueError as error:
+            raise bad_request(
+                f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; "
+                f"json parse error: {error}"
+            ) from error
+    if type_ in ("application/yaml", "application/apply-patch+yaml"):
+        try:
+            return yaml.load(body, Loader=yaml.CSafeLoader)
+        except yaml.YAMLError as error:
+            raise bad_request(f"error converting YAML to JSON: {error}") from error
+    accepted = ", ".join(_DECODERS)
+    raise unsupported_media_type(
+        f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+    )
+
+
+def check_type(obj: Object, api_version: str, kind: str) -> None:
+    """The object's apiVersion and kind must be the expected ones, or absent. Raises StatusError (400)."""
+    got_version = obj.get("apiVersion") or api_version
+    got_kind = obj.get("kind") or kind
+    version = api_version.rpartition("/")[2]
+    if got_version != api_version:
+        raise bad_request(
+            f'{got_kind} in version "{version}" cannot be handled as a {kind}: no kind "{got_kind}" is registered for '
+            f'version "{got_version}" in scheme "pkg/runtime/scheme.go:111"'
+        )
+    if got_kind != kind:
+        raise bad_request(
+            f'{got_kind} in version "{version}" cannot be handled as a {kind}: converting ({version}.{got_kind}) to '
+            f"({kind}): unknown conversion"
+        )
+    obj["apiVersion"] = api_version
+    obj["kind"] = kind
+
+
+def read_patch(request: ApiRequest) -> Patch:
+    """The body as a patch; its value is ours. Raises StatusError (400, 415)."""
+    type_ = media_type(request)
+    if type_ not in PATCH_TYPES:
+        accepted = ", ".join(PATCH_TYPES)
+        raise unsupported_media_type(
+            f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+        )
+    if isinstance(request.body, bytes):
+        try:
+            value = _decode(request.body, type_ if type_ == APPLY_PATCH else "application/json", "")
+        except StatusError as error:
+            raise bad_request("error decoding patch: " + str(error)) from error
+    else:
+        value = loads(dumps(request.body))
+    if type_ != JSON_PATCH and not isinstance(value, dict):
+        raise bad_request("error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}")
+    force = go_bool(request.parameter("force"))
+    return Patch(type_, value, force, request.parameter("fieldManager"))
+
+
+def read_write_options(ctx: Context, request: ApiRequest, kind: str) -> None:
+    """dryRun and fieldValidation of a create, update or patch. Raises StatusError (422)."""
+    if not request.query:
+        return
+    of = Qualified("meta.k8s.io", kind)
+    dry_run = [value for key, value in request.query if key == "dryRun"]
+    if dry_run and any(value != "All" for value in dry_run):
+        raise invalid(of, "", [not_supported("dryRun", dry_run, ["All"])])
+    ctx.dry_run = bool(dry_run)
+    checking = request.parameter("fieldValidation")
+    supported = ("", "Ignore", "Strict", "Warn")
+    if checking not in supported:
+        raise invalid(of, "", [not_supported("fieldValidation", checking, supported)])
+
+
+def read_delete_options(ctx: Context, request: ApiRequest) -> DeleteOptions:
+    """DeleteOptions from the body, else from the query. Raises StatusError (400, 422)."""
+    body: Object = {}
+    if request.body:
+        body = cast(Object, _object(request, "DeleteOptions"))
+    for key in ("propagationPolicy", "gracePeriodSeconds", "dryRun", "orphanDependents"):
+        text = request.parameter(key)
+        if text and not request.body:
+            body[key] = _query_value(key, text)
+    of = Qualified("meta.k8s.io", "DeleteOptions")
+    propagation = body.get("propagationPolicy")
+    if propagation is not None and body.get("orphanDependents") is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        raise invalid(of, "", [invalid_value("propagationPolicy", propagation, why)])
+    if propagation not in (None, "Foreground", "Background", "Orphan"):
+        choices = ("Foreground", "Background", "Orphan", "nil")
+        raise invalid(of, "", [not_supported("propagationPolicy", propagation, choices)])
+    dry_run = body.get("dryRun") or []
+    if dry_run and dry_run != ["All"]:
+        raise invalid(of, "", [not_supported("dryRun", dry_run, ["All"])])
+    if body.get("orphanDependents") is not None:
+        propagation = "Orphan" if body["orphanDependents"] else "Background"
+    ctx.dry_run = bool(dry_run)
+    preconditions = body.get("preconditions") or {}
+    return DeleteOptions(
+        body.get("gracePeriodSeconds"),
+        propagation,
+        preconditions.get("uid"),
+        preconditions.get("resourceVersion"),
+        ctx.dry_run,
+    )
+
+
+def _query_value(key: str, text: str) -> JSON:
+    match key:
+        case "gracePeriodSeconds":
+            try:
+                return int(text)
+            except ValueError as error:
+                raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
+        case "dryRun":
+            return [text]
+        case "orphanDependents":
+            return go_bool(text)
+    return text

@@ -1,0 +1,167 @@
+"""Field errors in upstream's words, and the checks of names and labels that all kinds share.
+
+Source: apimachinery `pkg/util/validation/field` and `pkg/util/validation`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from muster.api.codec import JSON, Object, dumps
+
+LABEL_TEXT = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+SUBDOMAIN_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+QUALIFIED_TEXT = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+LABEL_VALUE_TEXT = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with one field; `body` is the text without the path."""
+
+    reason: str
+    field: str
+    body: str
+
+
+def _with_detail(text: str, detail: str) -> str:
+    return f"{text}: {detail}" if detail else text
+
+
+def shown(value: JSON) -> str:
+    """A value as messages print it: strings quoted, numbers bare, the rest as JSON."""
+    if value is None:
+        return "null"
+    return dumps(value).decode()
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    return FieldError("FieldValueRequired", field, _with_detail("Required value", detail))
+
+
+def invalid_value(field: str, value: JSON, detail: str) -> FieldError:
+    return FieldError("FieldValueInvalid", field, _with_detail(f"Invalid value: {shown(value)}", detail))
+
+
+def not_supported(field: str, value: JSON, supported: Iterable[str]) -> FieldError:
+    listed = ", ".join(f'"{item}"' for item in supported)
+    body = f"Unsupported value: {shown(value)}" + (f": supported values: {listed}" if listed else "")
+    return FieldError("FieldValueNotSupported", field, body)
+
+
+def forbidden_field(field: str, detail: str) -> FieldError:
+    return FieldError("FieldValueForbidden", field, _with_detail("Forbidden", detail))
+
+
+def duplicate(field: str, value: JSON) -> FieldError:
+    return FieldError("FieldValueDuplicate", field, f"Duplicate value: {shown(value)}")
+
+
+def unknown_value(field: str, value: JSON) -> FieldError:
+    """The field names something that does not exist."""
+    return FieldError("FieldValueNotFound", field, f"Not found: {shown(value)}")
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
+
+
+def too_many(field: str, count: int, limit: int) -> FieldError:
+    items = "items" if limit != 1 else "item"
+    return FieldError("FieldValueTooMany", field, f"Too many: {count}: must have at most {limit} {items}")
+
+
+def label_problems(text: str) -> list[str]:
+    """What is wrong with an RFC 1123 label."""
+    problems = []
+    if len(text) > 63:
+        problems.append("must be no more than 63 bytes")
+    if not _LABEL.fullmatch(text):
+        problems.append(LABEL_TEXT)
+    return problems
+
+
+def subdomain_problems(text: str) -> list[str]:
+    """What is wrong with an RFC 1123 subdomain."""
+    problems = []
+    if len(text) > 253:
+        problems.append("must be no more than 253 bytes")
+    if not _SUBDOMAIN.fullmatch(text):
+        problems.append(SUBDOMAIN_TEXT)
+    return problems
+
+
+def qualified_name_problems(text: str) -> list[str]:
+    """What is wrong with a qualified name, such as a label key or the name of a resource."""
+    parts = text.split("/")
+    if len(parts) > 2:
+        text = QUALIFIED_TEXT.removeprefix("name part ")
+        return [f"a qualified name {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+    problems = []
+    name = parts[-1]
+    if len(parts) == 2:
+        if not parts[0]:
+            problems.append("prefix part must be non-empty")
+        else:
+            problems += [f"prefix part {problem}" for problem in subdomain_problems(parts[0])]
+    if not name:
+        problems.append("name part must be non-empty")
+    elif len(name) > 63:
+        problems.append("name part must be no more than 63 bytes")
+    if not _QUALIFIED.fullmatch(name):
+        problems.append(QUALIFIED_TEXT)
+    return problems
+
+
+def label_value_problems(text: str) -> list[str]:
+    """What is wrong with the value of a label."""
+    problems = []
+    if len(text) > 63:
+        problems.append("must be no more than 63 bytes")
+    if not _LABEL_VALUE.fullmatch(text):
+        problems.append(LABEL_VALUE_TEXT)
+    return problems
+
+
+def path_segment_problems(text: str) -> list[str]:
+    """What is wrong with a text that is to stand between two slashes of a path."""
+    if text in (".", ".."):
+        return [f"may not be '{text}'"]
+    return [f"may not contain '{mark}'" for mark in "/%" if mark in text]
+
+
+def validate_labels(labels: Object, field: str) -> list[FieldError]:
+    """Keys and values of a label map."""
+    errors = []
+    for key in sorted(labels):
+        errors += [invalid_value(field, key, problem) for problem in qualified_name_problems(key)]
+        errors += [invalid_value(field, labels[key], problem) for problem in label_value_problems(str(labels[key]))]
+    return errors
+
+
+def validate_name(text: str, field: str, problems: list[str]) -> list[FieldError]:
+    """One error for each problem found with a name."""
+    return [invalid_value(field, text, problem) for problem in problems]

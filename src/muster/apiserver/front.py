@@ -1,0 +1,124 @@
+"""What stands before the API server when bytes are wanted: discovery, OpenAPI, and the form of answers (tables, YAML).
+
+No sockets here: `muster.apiserver.http` brings the requests, and tests may call it directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import cast
+
+import yaml
+
+from muster.api.codec import Object
+from muster.apiserver.discovery import Discovery
+from muster.apiserver.errors import StatusError, bad_request
+from muster.apiserver.negotiation import OBJECT_FORMS, PLAIN, Form, choose, not_acceptable
+from muster.apiserver.openapi import OpenApi
+from muster.apiserver.request import ApiRequest
+from muster.apiserver.server import ApiServer
+from muster.apiserver.tables import IncludeObject, columns_of, partial, partial_list, table
+from muster.client.transport import Response, WatchEvent, WatchEvents
+from muster.clock import Clock
+
+_INCLUDES = ("None", "Metadata", "Object")
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An accepted watch: the events in the form that was asked for."""
+
+    events: AsyncIterator[WatchEvents]
+    warnings: tuple[str, ...] = ()
+
+
+class Front:
+    """Answers any request to an API server, whatever form the client wants."""
+
+    def __init__(self, server: ApiServer, clock: Clock) -> None:
+        self._server = server
+        self._clock = clock
+        self._discovery = Discovery(server.resources, server.options)
+        self._openapi = OpenApi(server.resources, server.options)
+
+    async def answer(self, request: ApiRequest) -> Response | Streamed:
+        """The answer to one request. Never raises for what a client did."""
+        try:
+            return await self._answer(request)
+        except StatusError as error:
+            return Response(error.code, error.status)
+
+    async def _answer(self, request: ApiRequest) -> Response | Streamed:
+        if request.method in ("GET", "HEAD"):
+            found = self._discovery.answer(request) or self._openapi.answer(request)
+            if found is not None:
+                return found
+        accept = request.headers.get("accept", "")
+        form = choose(accept, OBJECT_FORMS) if accept not in ("", "*/*", "application/json") else PLAIN
+        if form is None:
+            if _is_raw(request):
+                return await self._server.handle(request)
+            raise cast(StatusError, not_acceptable())
+        if self._server.is_watch(request):
+            return Streamed(self._shaped(request, form, self._server.watch(request)))
+        response = await self._server.handle(request)
+        if form == PLAIN or response.status >= 400 or not isinstance(response.body, dict):
+            return response
+        return self._formed(request, form, response, response.body)
+
+    def _formed(self, request: ApiRequest, form: Form, response: Response, body: Object) -> Response:
+        if form.media == "application/yaml":
+            text = yaml.dump(body, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True).encode()
+            return Response(response.status, text, {**response.headers, "Content-Type": "application/yaml"})
+        if body.get("kind") == "Status" or request.method not in ("GET", "HEAD"):
+            return response
+        return Response(response.status, self._shape(request, form)(body), response.headers)
+
+    def _shape(self, request: ApiRequest, form: Form) -> Callable[[Object], Object]:
+        """The function that gives an object, or a list, its form."""
+        if form.kind == "PartialObjectMetadata":
+            return lambda body: partial(body, form.version)
+        if form.kind == "PartialObjectMetadataList":
+            return lambda body: partial_list(body, form.version) if "items" in body else partial(body, form.version)
+        if form.kind == "Table":
+            columns, include = self._columns(request), _include(request)
+            return lambda body: table(body, columns, now=self._clock.now(), include=include, version=form.version)
+        return lambda body: body
+
+    async def _shaped(
+        self, request: ApiRequest, form: Form, stream: AsyncIterator[WatchEvents]
+    ) -> AsyncIterator[WatchEvents]:
+        shape = self._shape(request, form)
+        is_first = True
+        async for events in stream:
+            if form == PLAIN:
+                yield events
+                continue
+            shaped: WatchEvents = []
+            for event in events:
+                obj = event.object if event.type == "ERROR" else shape(event.object)
+                if form.kind == "Table" and event.type != "ERROR":
+                    obj = obj if is_first else {**obj, "columnDefinitions": None}
+                    if event.type == "BOOKMARK":
+                        obj["rows"] = []
+                    is_first = False
+                shaped.append(WatchEvent(event.type, obj))
+            yield shaped
+
+    def _columns(self, request: ApiRequest):  # type: ignore[no-untyped-def]
+        served = self._server.resources.route(request.path).served
+        assert served is not None
+        return columns_of(served.resource.group, served.resource.kind)
+
+
+def _is_raw(request: ApiRequest) -> bool:
+    """Whether the answer may be something else than an object (logs), so that any Accept header will do."""
+    return request.path.endswith("/log")
+
+
+def _include(request: ApiRequest) -> IncludeObject:
+    text = request.parameter("includeObject") or "Metadata"
+    if text not in _INCLUDES:
+        raise bad_request(f'unrecognized includeObject value: "{text}"')
+    return cast(IncludeObject, text)

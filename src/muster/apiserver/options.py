@@ -1,0 +1,29 @@
+"""How the embedded API server behaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Release = Literal["1.35", "1.36", "1.37"]
+JobGroups = Literal["off", "1.36", "1.37"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """`emulate` narrows the API to one release, without the leniencies that the embedded server allows otherwise.
+
+    `job_groups`: by which release's rules Jobs get groups (it decides what may change in a Job).
+    `taint_new_nodes`: new nodes get the not-ready taint, as TaintNodesByCondition does; None: only under `emulate`.
+    `bookmark_interval_s`: how often watches that allow bookmarks get one.
+    """
+
+    emulate: Release | None = None
+    job_groups: JobGroups = "1.36"
+    taint_new_nodes: bool | None = None
+    bookmark_interval_s: float = 60.0
+
+    @property
+    def is_lenient(self) -> bool:
+        """Whether looser input than a real server's is accepted, with a warning."""
+        return self.emulate is None

@@ -1,0 +1,70 @@
+"""Jobs: defaults, generated labels and selector.
+
+Sources: upstream `pkg/apis/batch/v1/defaults.go`, `pkg/registry/batch/job`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster.api.codec import Object
+from muster.apiserver.context import Context
+from muster.apiserver.registry.pods import default_pod_spec
+from muster.apiserver.registry.strategy import Strategy
+
+UNLIMITED = 2_147_483_647
+
+
+class JobStrategy(Strategy):
+    """batch/v1 Job."""
+
+    has_status = True
+    counts_generation = True
+    garbage_policy = "orphan"
+    selectable_names = frozenset(("status.successful",))
+
+    def default(self, obj: Object, ctx: Context) -> None:
+        spec = obj.setdefault("spec", {})
+        if spec.get("completions") is None and spec.get("parallelism") is None:
+            spec["completions"] = 1
+        if spec.get("parallelism") is None:
+            spec["parallelism"] = 1
+        if spec.get("backoffLimit") is None:
+            spec["backoffLimit"] = UNLIMITED if spec.get("backoffLimitPerIndex") is not None else 6
+        spec.setdefault("completionMode", "NonIndexed")
+        spec.setdefault("suspend", False)
+        spec.setdefault("manualSelector", False)
+        if not spec.get("podReplacementPolicy"):
+            rule = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+            spec["podReplacementPolicy"] = rule
+        for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+            for pattern in rule.get("onPodConditions") or ():
+                pattern.setdefault("status", "True")
+        template = spec.setdefault("template", {})
+        default_pod_spec(template.setdefault("spec", {}))
+        labels = (template.get("metadata") or {}).get("labels")
+        if labels and not obj["metadata"].get("labels"):
+            obj["metadata"]["labels"] = dict(labels)
+
+    def prepare_create(self, obj: Object, ctx: Context) -> None:
+        obj["status"] = {}
+        spec, meta = obj["spec"], obj["metadata"]
+        if spec.get("manualSelector"):
+            return
+        uid, name = meta["uid"], meta.get("name", "")
+        added = {
+            "batch.kubernetes.io/controller-uid": uid,
+            "batch.kubernetes.io/job-name": name,
+            "controller-uid": uid,
+            "job-name": name,
+        }
+        template_meta = dict(spec["template"].get("metadata") or {})
+        template_meta["labels"] = {**(template_meta.get("labels") or {}), **added}
+        spec["template"]["metadata"] = template_meta
+        selector = dict(spec.get("selector") or {})
+        key = "batch.kubernetes.io/controller-uid"
+        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), key: uid}
+        spec["selector"] = selector
+
+    def selectable(self, obj: Object) -> Mapping[str, str]:
+        return {"status.successful": str((obj.get("status") or {}).get("succeeded") or 0)}

@@ -1,0 +1,71 @@
+"""Priority classes, and the priorities of pods and groups that they give.
+
+Source: upstream's admission plugin Priority and `pkg/apis/scheduling/validation`.
+"""
+
+from __future__ import annotations
+
+from muster.api.codec import Object
+from muster.apiserver.context import Context
+from muster.apiserver.errors import Qualified, forbidden
+from muster.apiserver.fields import FieldError
+from muster.apiserver.registry.strategy import Strategy
+
+PODS = Qualified("", "pods")
+
+
+class PriorityClassStrategy(Strategy):
+    """PriorityClass: the value and the preemption policy never change."""
+
+    counts_generation = True
+
+    def default(self, obj: Object, ctx: Context) -> None:
+        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        obj.setdefault("value", 0)
+
+    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
+        return []
+
+
+def global_default(ctx: Context) -> Object | None:
+    """The class with globalDefault; of several the one with the lowest value."""
+    page = ctx.store.list("/priorityclasses/")
+    found = [entry for entry in page.items if entry.get("globalDefault")]
+    return min(found, key=lambda entry: (entry["value"], entry["metadata"]["name"]), default=None)
+
+
+def resolve(class_name: str, ctx: Context, of: Qualified, name: str) -> Object | None:
+    """The class of that name, or the global default for "". Raises StatusError (403) for an unknown one."""
+    if not class_name:
+        return global_default(ctx)
+    found = ctx.read("priorityclasses", "", class_name)
+    if found is None:
+        raise forbidden(of, name, f"no PriorityClass with name {class_name} was found")
+    return found
+
+
+def resolve_pod_priority(pod: Object, ctx: Context) -> None:
+    """Set priority and preemptionPolicy of a new pod from its class."""
+    spec = pod["spec"]
+    name = pod["metadata"].get("name", "")
+    found = resolve(spec.get("priorityClassName", ""), ctx, PODS, name)
+    value, policy = 0, "PreemptLowerPriority"
+    if found is not None:
+        spec["priorityClassName"] = found["metadata"]["name"]
+        value, policy = found["value"], found.get("preemptionPolicy", policy)
+    given = spec.get("priority")
+    if given is not None and given != value:
+        why = (
+            f"the integer value of priority ({given}) must not be provided in pod spec; priority admission controller "
+            f"computed {value} from the given PriorityClass name"
+        )
+        raise forbidden(PODS, name, why)
+    spec["priority"] = value
+    given_policy = spec.get("preemptionPolicy")
+    if given_policy is not None and given_policy != policy:
+        why = (
+            f"the string value of PreemptionPolicy ({given_policy}) must not be provided in pod spec; priority "
+            f"admission controller computed {policy} from the given PriorityClass name"
+        )
+        raise forbidden(PODS, name, why)
+    spec["preemptionPolicy"] = policy

@@ -1,0 +1,150 @@
+"""The resource table's types, and how a path finds its entry.
+
+One `Served` is one kind in one API version; it drives routing, discovery, tables, validation and defaulting alike. The
+entries are in `registry.table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from muster.api.codec import Object
+from muster.api.resource import Resource
+from muster.apiserver.registry.strategy import Strategy
+from muster.apiserver.selecting import Selectable
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+ToStored: TypeAlias = Callable[[Object, Object | None], Object]
+FromStored: TypeAlias = Callable[[Object], Object]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """Between one version and the stored form. Neither function changes its arguments; parts may be shared.
+
+    `to_stored(obj, old)`: `old` is the stored object that an update replaces; what this version cannot say is kept.
+    """
+
+    to_stored: ToStored
+    from_stored: FromStored
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """`status`, `scale`, `binding` …: its own kind and verbs, as discovery shows them. `group` and `version` are
+    those of that kind, "" where they are those of the resource."""
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...] = ("get", "patch", "update")
+    group: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One kind in one API version. `storage`: the prefix of its keys in the store, shared by its versions."""
+
+    resource: Resource
+    singular: str
+    strategy: Strategy
+    storage: str
+    verbs: tuple[str, ...] = ALL_VERBS
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[Subresource, ...] = ()
+    conversion: Conversion | None = None
+
+    def subresource(self, name: str) -> Subresource | None:
+        return next((sub for sub in self.subresources if sub.name == name), None)
+
+    def prefix(self, namespace: str = "") -> str:
+        """The prefix of the keys of all objects, or of one namespace's."""
+        return f"/{self.storage}/{namespace}/" if namespace else f"/{self.storage}/"
+
+    def key(self, namespace: str, name: str) -> str:
+        """The key of one object."""
+        return f"/{self.storage}/{namespace}/{name}" if self.resource.namespaced else f"/{self.storage}/{name}"
+
+    def selectable(self) -> Selectable:
+        """The function that gives an object's selectable fields."""
+        special = self.strategy.selectable
+
+        def fields(obj: Object) -> dict[str, str]:
+            metadata = obj["metadata"]
+            return {
+                "metadata.name": metadata.get("name", ""),
+                "metadata.namespace": metadata.get("namespace", ""),
+                **special(obj),
+            }
+
+        return fields
+
+    def selectable_names(self) -> frozenset[str]:
+        """The fields that field selectors may name."""
+        return self.strategy.selectable_names | {"metadata.name", "metadata.namespace"}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a path names. `served` None: nothing of ours; then `group_version_known` tells an unknown resource of a
+    known version from an unknown path."""
+
+    served: Served | None
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    rest: str = ""
+    group_version_known: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceTable:
+    """All served kinds, in order of group, version and plural."""
+
+    entries: tuple[Served, ...]
+    _by_path: dict[tuple[str, str, str], Served] = field(init=False, repr=False)
+    _versions: frozenset[tuple[str, str]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        entries = [((e.resource.group, e.resource.version, e.resource.plural), e) for e in self.entries]
+        object.__setattr__(self, "_by_path", dict(entries))
+        object.__setattr__(self, "_versions", frozenset((group, version) for (group, version, _), _ in entries))
+
+    def find(self, group: str, version: str, plural: str) -> Served | None:
+        """The entry of a resource, or None."""
+        return self._by_path.get((group, version, plural))
+
+    def of_kind(self, api_version: str, kind: str) -> Served | None:
+        """The entry of a kind, or None."""
+        for entry in self.entries:
+            if entry.resource.kind == kind and entry.resource.api_version == api_version:
+                return entry
+        return None
+
+    def group_versions(self) -> Iterable[tuple[str, str]]:
+        """Every served (group, version), once, in the order of the entries."""
+        return dict.fromkeys((entry.resource.group, entry.resource.version) for entry in self.entries)
+
+    def route(self, path: str) -> Route:
+        """What the path of a request names."""
+        parts = path.strip("/").split("/")
+        if parts[0] == "api" and len(parts) >= 3:
+            group, version, rest = "", parts[1], parts[2:]
+        elif parts[0] == "apis" and len(parts) >= 4:
+            group, version, rest = parts[1], parts[2], parts[3:]
+        else:
+            return Route(None)
+        known = (group, version) in self._versions
+        namespace = ""
+        if rest[0] == "namespaces" and len(rest) >= 3 and not (len(rest) == 3 and rest[2] in ("status", "finalize")):
+            namespace, rest = rest[1], rest[2:]
+        served = self._by_path.get((group, version, rest[0]))
+        if served is None or (namespace and not served.resource.namespaced):
+            return Route(None, group_version_known=known)
+        name = rest[1] if len(rest) > 1 else ""
+        subresource = rest[2] if len(rest) > 2 else ""
+        return Route(served, namespace, name, subresource, "/".join(rest[3:]), known)

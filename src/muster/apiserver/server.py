@@ -1,0 +1,137 @@
+"""The embedded API server's request path: from an `ApiRequest` to a `Response`, whatever transport brought it."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator
+
+from muster.api.codec import JSON, Object
+from muster.apiserver import bodies
+from muster.apiserver.context import Context
+from muster.apiserver.errors import StatusError, failure, internal, method_not_allowed
+from muster.apiserver.options import ServerOptions
+from muster.apiserver.registry.bootstrap import bootstrap_objects
+from muster.apiserver.registry.table import resource_table
+from muster.apiserver.request import ApiRequest
+from muster.apiserver.resources import Route, Served
+from muster.apiserver.store.protocol import Store
+from muster.apiserver.subresources import Call, handler_of
+from muster.apiserver.verbs import Verbs
+from muster.apiserver.watching import Watcher
+from muster.client.transport import Response, WatchEvents
+from muster.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_NOT_FOUND_TEXT = b"404 page not found\n"
+
+
+class ApiServer:
+    """Answers requests from a store. All requests of one server run in one event loop; each write is atomic."""
+
+    def __init__(self, store: Store, clock: Clock, rng: random.Random, options: ServerOptions | None = None) -> None:
+        self.store = store
+        self.options = options or ServerOptions()
+        self.resources = resource_table(self.options)
+        self._clock = clock
+        self._rng = rng
+        self._verbs = Verbs(store)
+        self._bootstrap()
+
+    def _bootstrap(self) -> None:
+        """Create the namespaces and classes that every cluster has, where they are missing."""
+        for served, obj in bootstrap_objects(self.resources):
+            ctx = self._context(ApiRequest("POST", ""), served)
+            if self.store.get(served.key("", obj["metadata"]["name"])) is None:
+                self._verbs.create(ctx, served, "", obj)
+
+    async def handle(self, request: ApiRequest) -> Response:
+        """The answer to one request that is not a watch. Never raises for what a client did."""
+        route = self.resources.route(request.path)
+        if route.served is None:
+            return _unknown(route)
+        ctx = self._context(request, route.served)
+        try:
+            body = self._dispatch(ctx, request, route, route.served)
+            status = _success_code(ctx, request, body)
+        except StatusError as error:
+            return Response(error.code, error.status, _headers(ctx))
+        except Exception:
+            logger.exception("request failed", extra={"method": request.method, "path": request.path})
+            error = internal("the request could not be handled")
+            return Response(error.code, error.status)
+        if request.method != "GET":
+            await self.store.durable(self.store.revision)
+        return Response(status, body, _headers(ctx))
+
+    def is_watch(self, request: ApiRequest) -> bool:
+        """Whether the request asks for a stream of events."""
+        return request.method == "GET" and bodies.go_bool(request.parameter("watch"))
+
+    def watch(self, request: ApiRequest, *, bookmarks_by_time: bool = True) -> AsyncIterator[WatchEvents]:
+        """The events that the request asks for, in batches. Raises StatusError at once if the request is refused.
+
+        `bookmarks_by_time`: whether allowed bookmarks come by themselves (`ServerOptions.bookmark_interval_s`).
+        """
+        route = self.resources.route(request.path)
+        if route.served is None:
+            raise failure(404, "NotFound", "the server could not find the requested resource", {})
+        watcher = Watcher(self.store, self._clock, self.options, route, request, by_time=bookmarks_by_time)
+        return watcher.events()
+
+    def _context(self, request: ApiRequest, served: Served) -> Context:
+        return Context(self.store, self._clock.now(), self._rng, self.options, request.user, served.resource.version)
+
+    def _dispatch(self, ctx: Context, request: ApiRequest, route: Route, served: Served) -> JSON:
+        if route.subresource:
+            return self._subresource(ctx, request, route, served)
+        verbs, namespace, name = self._verbs, route.namespace, route.name
+        if served.resource.namespaced and not namespace and (name or request.method not in ("GET", "HEAD")):
+            raise method_not_allowed()
+        match request.method, bool(name):
+            case (("GET" | "HEAD"), True):
+                return verbs.get(ctx, served, namespace, name)
+            case (("GET" | "HEAD"), False):
+                return verbs.list(ctx, served, namespace, request)
+            case "POST", False:
+                bodies.read_write_options(ctx, request, "CreateOptions")
+                return verbs.create(ctx, served, namespace, bodies.read_object(ctx, request, served))
+            case "PUT", True:
+                bodies.read_write_options(ctx, request, "UpdateOptions")
+                return verbs.update(ctx, served, namespace, name, bodies.read_object(ctx, request, served))
+            case "PATCH", True:
+                bodies.read_write_options(ctx, request, "PatchOptions")
+                return verbs.patch(ctx, served, namespace, name, bodies.read_patch(request))
+            case "DELETE", True:
+                return verbs.delete(ctx, served, namespace, name, bodies.read_delete_options(ctx, request))
+            case "DELETE", False:
+                options = bodies.read_delete_options(ctx, request)
+                return verbs.delete_collection(ctx, served, namespace, request, options)
+        raise method_not_allowed()
+
+    def _subresource(self, ctx: Context, request: ApiRequest, route: Route, served: Served) -> Object:
+        handler = handler_of(served, route.subresource)
+        if handler is None:
+            raise failure(404, "NotFound", "the server could not find the requested resource", {})
+        return handler(Call(ctx, self._verbs, served, route.namespace, route.name, request))
+
+
+def _unknown(route: Route) -> Response:
+    if route.group_version_known:
+        error = failure(404, "NotFound", "the server could not find the requested resource", {})
+        return Response(404, error.status)
+    return Response(404, _NOT_FOUND_TEXT, {"Content-Type": "text/plain; charset=utf-8"})
+
+
+def _headers(ctx: Context) -> dict[str, str]:
+    if not ctx.warnings:
+        return {}
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in ctx.warnings)
+    return {"Warning": ", ".join(f'299 - "{text}"' for text in quoted)}
+
+
+def _success_code(ctx: Context, request: ApiRequest, body: JSON) -> int:
+    if request.method == "POST" or ctx.is_new:
+        return 201
+    return 200

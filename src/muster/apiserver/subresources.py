@@ -1,0 +1,151 @@
+"""What the sub-resources do: status, binding, eviction, finalize, scale.
+
+A handler gets a `Call` and returns the answer; it raises StatusError. Sources: upstream's `pkg/registry/*/storage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from muster.api.codec import Object, copy_object
+from muster.apiserver import bodies, errors
+from muster.apiserver.applying import apply
+from muster.apiserver.context import Context
+from muster.apiserver.patching import patched
+from muster.apiserver.registry import binding, eviction
+from muster.apiserver.request import ApiRequest
+from muster.apiserver.resources import Served
+from muster.apiserver.verbs import Verbs, check_patched, resource_name, shown_as
+from muster.client.transport import APPLY_PATCH
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request to a sub-resource of an object."""
+
+    ctx: Context
+    verbs: Verbs
+    served: Served
+    namespace: str
+    name: str
+    request: ApiRequest
+
+    def stored(self) -> Object:
+        """The object in stored form. Raises StatusError (404)."""
+        return self.verbs.stored(self.served, self.namespace, self.name)
+
+
+Handler: TypeAlias = Callable[[Call], Object]
+
+
+def status(call: Call) -> Object:
+    """The object; writes change its status only."""
+    stored = call.stored()
+    if call.request.method in ("GET", "HEAD"):
+        return shown_as(call.served, stored)
+    return call.verbs.write_status(call.ctx, call.served, stored, _written(call, shown_as(call.served, stored)))
+
+
+def _written(call: Call, old: Object) -> Object:
+    """The next state that a PUT or PATCH of a sub-resource asks for."""
+    if call.request.method == "PUT":
+        bodies.read_write_options(call.ctx, call.request, "UpdateOptions")
+        return bodies.read_object(call.ctx, call.request, call.served)
+    if call.request.method != "PATCH":
+        raise errors.method_not_allowed()
+    bodies.read_write_options(call.ctx, call.request, "PatchOptions")
+    patch = bodies.read_patch(call.request)
+    new = apply(old, patch, call.served) if patch.type == APPLY_PATCH else patched(old, patch, call.served)
+    check_patched(call.served, new, call.name)
+    asked: Object = new
+    return asked
+
+
+def bind(call: Call) -> Object:
+    """POST of a Binding: the pod goes to a node."""
+    if call.request.method != "POST":
+        raise errors.method_not_allowed()
+    body = bodies.read_any(call.request, "Binding")
+    stored = call.stored()
+    new = binding.bound(stored, body, call.ctx, call.served)
+    call.verbs.commit(call.ctx, call.served, stored, new)
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def evict(call: Call) -> Object:
+    """POST of an Eviction: the pod is deleted if no disruption budget forbids it."""
+    if call.request.method != "POST":
+        raise errors.method_not_allowed()
+    body = bodies.read_any(call.request, "Eviction")
+    stored = call.stored()
+    options = eviction.delete_options(body, call.ctx)
+    eviction.check(stored, call.ctx, call.verbs.store)
+    call.verbs.delete(call.ctx, call.served, call.namespace, call.name, options)
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def finalize(call: Call) -> Object:
+    """PUT of a namespace with fewer spec.finalizers; the last one ends its deletion."""
+    if call.request.method != "PUT":
+        raise errors.method_not_allowed()
+    body = bodies.read_object(call.ctx, call.request, call.served)
+    stored = call.stored()
+    call.verbs.check_preconditions(call.served, body["metadata"], stored)
+    new = {**stored, "metadata": {**stored["metadata"]}, "spec": {**(stored.get("spec") or {})}}
+    finalizers = (body.get("spec") or {}).get("finalizers")
+    if finalizers:
+        new["spec"]["finalizers"] = finalizers
+    else:
+        new["spec"].pop("finalizers", None)
+    return call.verbs.commit(call.ctx, call.served, stored, new)
+
+
+def scale(call: Call) -> Object:
+    """GET, PUT and PATCH of a Scale: spec.replicas of the object."""
+    stored = call.stored()
+    current = _scale_of(stored)
+    if call.request.method in ("GET", "HEAD"):
+        return current
+    if call.request.method == "PUT":
+        asked = bodies.read_any(call.request, "Scale")
+    else:
+        value = patched(current, bodies.read_patch(call.request), call.served)
+        asked = value if isinstance(value, dict) else {}
+    version = (asked.get("metadata") or {}).get("resourceVersion")
+    if version and version != stored["metadata"]["resourceVersion"]:
+        raise errors.stale(resource_name(call.served), call.name)
+    new = copy_object(shown_as(call.served, stored))
+    new.setdefault("spec", {})["replicas"] = (asked.get("spec") or {}).get("replicas") or 0
+    return _scale_of(call.verbs.write(call.ctx, call.served, stored, new))
+
+
+def _scale_of(obj: Object) -> Object:
+    meta, spec, state = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    shown_status: Object = {"replicas": state.get("replicas") or 0}
+    labels = (spec.get("selector") or {}).get("matchLabels") if isinstance(spec.get("selector"), dict) else None
+    if labels:
+        shown_status["selector"] = ",".join(f"{key}={labels[key]}" for key in sorted(labels))
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: meta[key] for key in kept if key in meta},
+        "spec": {"replicas": spec.get("replicas") or 0},
+        "status": shown_status,
+    }
+
+
+_HANDLERS: dict[str, Handler] = {
+    "status": status,
+    "binding": bind,
+    "eviction": evict,
+    "finalize": finalize,
+    "scale": scale,
+}
+
+
+def handler_of(served: Served, name: str) -> Handler | None:
+    """The handler of a sub-resource that the table lists for this kind."""
+    return _HANDLERS.get(name) if served.subresource(name) else None

@@ -1,0 +1,280 @@
+"""The verbs of the API over the store: get, list, create, update, patch, delete. Synchronous, so each is atomic.
+
+Source of the order of steps: apiserver `pkg/registry/generic/registry/store.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster.api.codec import JSON, Object, Objects, copy_object
+from muster.apiserver import deletion, errors, listing, metadata
+from muster.apiserver.admission import namespace_lifecycle
+from muster.apiserver.applying import apply
+from muster.apiserver.bodies import DeleteOptions, Patch, check_type
+from muster.apiserver.context import Context
+from muster.apiserver.errors import Qualified, StatusError
+from muster.apiserver.patching import patched
+from muster.apiserver.request import ApiRequest
+from muster.apiserver.resources import Served
+from muster.apiserver.store.protocol import Store
+from muster.client.transport import APPLY_PATCH
+
+
+def resource_name(served: Served) -> Qualified:
+    """The resource as messages name it."""
+    return Qualified(served.resource.group, served.resource.plural)
+
+
+def kind_name(served: Served) -> Qualified:
+    """The kind as messages name it."""
+    return Qualified(served.resource.group, served.resource.kind)
+
+
+def shown_as(served: Served, stored: Object) -> Object:
+    """A stored object in the version of `served`; it may be the stored object itself."""
+    return served.conversion.from_stored(stored) if served.conversion else stored
+
+
+def _stored_as(served: Served, obj: Object, old: Object | None) -> Object:
+    return served.conversion.to_stored(obj, old) if served.conversion else obj
+
+
+class Verbs:
+    """The verbs over one store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def stored(self, served: Served, namespace: str, name: str) -> Object:
+        """The object in its stored form. Raises StatusError (404)."""
+        obj = self.store.get(served.key(namespace, name))
+        if obj is None:
+            raise errors.not_found(resource_name(served), name)
+        return obj
+
+    def get(self, ctx: Context, served: Served, namespace: str, name: str) -> Object:
+        return shown_as(served, self.stored(served, namespace, name))
+
+    def list(self, ctx: Context, served: Served, namespace: str, request: ApiRequest) -> Object:
+        return listing.list_objects(self.store, served, namespace, request)
+
+    def create(self, ctx: Context, served: Served, namespace: str, obj: Object) -> Object:
+        """Store a new object, which is changed on the way."""
+        meta, strategy = obj["metadata"], served.strategy
+        _settle_namespace(served, meta, namespace)
+        if meta.get("resourceVersion"):
+            raise errors.failure(500, "", "resourceVersion should not be set on objects to be created")
+        if namespace:
+            namespace_lifecycle(ctx, served, namespace, meta.get("name", ""))
+        strategy.default(obj, ctx)
+        strategy.admit_create(obj, ctx)
+        metadata.complete_new(meta, ctx)
+        if strategy.has_status:
+            obj.pop("status", None)
+        if strategy.counts_generation:
+            meta["generation"] = 1
+        strategy.prepare_create(obj, ctx)
+        problems = metadata.validate_metadata(meta, strategy) + strategy.validate(obj, ctx)
+        if problems:
+            raise errors.invalid(kind_name(served), meta.get("name", ""), problems)
+        key = served.key(namespace, meta["name"])
+        if self.store.get(key) is not None:
+            raise errors.already_exists(resource_name(served), meta["name"])
+        if ctx.dry_run:
+            return obj
+        return shown_as(served, self.store.put(key, _stored_as(served, obj, None), expected=0))
+
+    def update(self, ctx: Context, served: Served, namespace: str, name: str, new: Object) -> Object:
+        """Replace an object by `new`, which is changed on the way."""
+        _check_name(new["metadata"], name)
+        _settle_namespace(served, new["metadata"], namespace)
+        stored = self.store.get(served.key(namespace, name))
+        if stored is None:
+            if not served.strategy.creates_on_update:
+                raise errors.not_found(resource_name(served), name)
+            new["metadata"].setdefault("name", name)
+            ctx.is_new = True
+            return self.create(ctx, served, namespace, new)
+        _require_version(served, new["metadata"])
+        return self.write(ctx, served, stored, new)
+
+    def patch(self, ctx: Context, served: Served, namespace: str, name: str, patch: Patch) -> Object:
+        """Change an object by a patch; apply creates it where it is missing."""
+        stored = self.store.get(served.key(namespace, name))
+        if patch.type == APPLY_PATCH:
+            check_type(patch.value, served.resource.api_version, served.resource.kind)
+            if stored is None:
+                ctx.is_new = True
+                patch.value.setdefault("metadata", {}).setdefault("name", name)
+                return self.create(ctx, served, namespace, patch.value)
+        if stored is None:
+            raise errors.not_found(resource_name(served), name)
+        old = shown_as(served, stored)
+        new = apply(old, patch, served) if patch.type == APPLY_PATCH else patched(old, patch, served)
+        check_patched(served, new, name)
+        return self.write(ctx, served, stored, copy_object(new))
+
+    def write(self, ctx: Context, served: Served, stored: Object, new: Object) -> Object:
+        """Make `new` (ours to change, in the version of `served`) the next state of a stored object."""
+        strategy, old = served.strategy, shown_as(served, stored)
+        self.check_preconditions(served, new["metadata"], stored)
+        strategy.default(new, ctx)
+        metadata.restore_fixed(new["metadata"], old["metadata"])
+        if strategy.has_status:
+            _restore(new, old, "status")
+        strategy.prepare_update(new, old, ctx)
+        if strategy.counts_generation and _differs(new, old):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        strategy.admit_update(new, old, ctx)
+        problems = metadata.validate_metadata_update(new["metadata"], old["metadata"], strategy)
+        problems += strategy.validate_update(new, old, ctx)
+        if problems:
+            raise errors.invalid(kind_name(served), old["metadata"]["name"], problems)
+        return self.commit(ctx, served, stored, new)
+
+    def write_status(self, ctx: Context, served: Served, stored: Object, new: Object) -> Object:
+        """Make the status of `new` that of a stored object; `new` keeps nothing else but its resourceVersion."""
+        strategy, old = served.strategy, shown_as(served, stored)
+        self.check_preconditions(served, new["metadata"], stored)
+        changed = {**old, "metadata": {**old["metadata"]}}
+        _restore(changed, new, "status")
+        strategy.prepare_status(changed, old, ctx)
+        problems = strategy.validate_status(changed, old, ctx)
+        if problems:
+            raise errors.invalid(kind_name(served), old["metadata"]["name"], problems)
+        return self.commit(ctx, served, stored, changed)
+
+    def check_preconditions(self, served: Served, meta: Object, stored: Object) -> None:
+        """The resourceVersion and uid that a new state names must be the current ones. Raises StatusError (409)."""
+        current = stored["metadata"]
+        name = current["name"]
+        version = meta.get("resourceVersion")
+        if version and version != current["resourceVersion"]:
+            raise errors.stale(resource_name(served), name)
+        if meta.get("uid") and meta["uid"] != current.get("uid"):
+            raise uid_conflict(served, name, meta["uid"], current.get("uid", ""))
+
+    def commit(self, ctx: Context, served: Served, stored: Object, new: Object) -> Object:
+        """Write `new` (in the version of `served`) unless nothing changed; remove it if its deletion is finished."""
+        old_meta = stored["metadata"]
+        new["metadata"]["resourceVersion"] = old_meta["resourceVersion"]
+        following = _stored_as(served, new, stored)
+        if following == stored:
+            return shown_as(served, stored)
+        key = served.key(old_meta.get("namespace", ""), old_meta["name"])
+        if deletion.is_finished(following, served.strategy):
+            if not ctx.dry_run:
+                self.store.delete(key)
+            return shown_as(served, following)
+        if ctx.dry_run:
+            return new
+        following = {**following, "metadata": {**following["metadata"]}}
+        return shown_as(served, self.store.put(key, following))
+
+    def delete(self, ctx: Context, served: Served, namespace: str, name: str, options: DeleteOptions) -> Object:
+        """Begin or complete a deletion; the object, or a Status when it is gone."""
+        stored = self.stored(served, namespace, name)
+        _check_delete(served, stored["metadata"], options)
+        step = deletion.begin(stored, served.strategy, options, ctx)
+        key = served.key(namespace, name)
+        if step.do == "mark":
+            return shown_as(served, step.obj if ctx.dry_run else self.store.put(key, step.obj))
+        if step.do == "keep":
+            return shown_as(served, stored)
+        if not ctx.dry_run:
+            self.store.delete(key)
+        if served.strategy.returns_deleted:
+            return shown_as(served, step.obj)
+        return errors.success(resource_name(served), name, stored["metadata"].get("uid", ""))
+
+    def delete_collection(
+        self, ctx: Context, served: Served, namespace: str, request: ApiRequest, options: DeleteOptions
+    ) -> Object:
+        """Delete every object that the request's selectors match; a list of them."""
+        answer = self.list(ctx, served, namespace, request)
+        gone: Objects = []
+        for obj in answer["items"]:
+            meta = obj["metadata"]
+            try:
+                self.delete(ctx, served, meta.get("namespace", ""), meta["name"], options)
+            except StatusError as error:
+                if error.code != 404:
+                    raise
+                continue
+            gone.append(obj)
+        return {**answer, "items": gone}
+
+    def modify(self, ctx: Context, served: Served, stored: Object, change: Callable[[Object], None]) -> Object:
+        """Change a copy of a stored object by a rule of a sub-resource and write it, unvalidated."""
+        new = copy_object(shown_as(served, stored))
+        change(new)
+        return self.commit(ctx, served, stored, new)
+
+
+def uid_conflict(served: Served, name: str, wanted: str, current: str) -> StatusError:
+    """The object has another uid than the client thinks."""
+    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {current}"
+    return errors.conflict(resource_name(served), name, why)
+
+
+def _settle_namespace(served: Served, meta: Object, namespace: str) -> None:
+    given = meta.get("namespace") or ""
+    if given and given != namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if namespace:
+        meta["namespace"] = namespace
+    else:
+        meta.pop("namespace", None)
+
+
+def _check_name(meta: Object, name: str) -> None:
+    given = meta.get("name") or ""
+    if not given:
+        raise errors.bad_request("the name of the object (based on URL) was undeterminable: name must be provided")
+    if given != name:
+        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+
+
+def _require_version(served: Served, meta: Object) -> None:
+    if served.strategy.needs_version_on_update and not meta.get("resourceVersion"):
+        why = errors.FieldError(
+            "FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
+        )
+        raise errors.invalid(kind_name(served), meta["name"], [why])
+
+
+def check_patched(served: Served, new: JSON, name: str) -> None:
+    """A patch must leave an object of the same kind and name. Raises StatusError (400)."""
+    if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
+        raise errors.bad_request("the patched value is not an object")
+    check_type(new, served.resource.api_version, served.resource.kind)
+    given = new["metadata"].get("name")
+    if given != name:
+        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+
+
+def _check_delete(served: Served, meta: Object, options: DeleteOptions) -> None:
+    if options.uid is not None and options.uid != meta.get("uid"):
+        raise uid_conflict(served, meta["name"], options.uid, meta.get("uid", ""))
+    if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
+        why = (
+            f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, "
+            f"ResourceVersion in object meta: {meta['resourceVersion']}"
+        )
+        raise errors.conflict(resource_name(served), meta["name"], why)
+
+
+def _restore(new: Object, old: Object, field: str) -> None:
+    if field in old:
+        new[field] = old[field]
+    else:
+        new.pop(field, None)
+
+
+def _differs(new: Object, old: Object) -> bool:
+    """Whether more than metadata and status differs."""
+    keys = (new.keys() | old.keys()) - {"metadata", "status", "apiVersion", "kind"}
+    return any(new.get(key) != old.get(key) for key in sorted(keys))
