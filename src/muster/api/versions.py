@@ -15,7 +15,7 @@ from muster.api.codec import Object, Objects
 GROUP = "scheduling.k8s.io"
 HUB = "v1alpha3"
 
-_ToMode = {"Pod": {"single": {}}, "PodGroup": {"all": {}}}
+_MODE_TO_HUB: dict[str, Object] = {"Pod": {"single": {}}, "PodGroup": {"all": {}}}
 _CONDITION_TO_HUB = {"PodGroupScheduled": "PodGroupInitiallyScheduled"}
 _CONDITION_FROM_HUB = {new: old for old, new in _CONDITION_TO_HUB.items()}
 
@@ -119,7 +119,7 @@ def _workload_to_alpha1(hub: Object) -> Object:
 
 def _mode_to_hub(spec: Object) -> Object:
     mode = spec.get("disruptionMode")
-    return {**spec, "disruptionMode": _ToMode[mode]} if isinstance(mode, str) and mode in _ToMode else spec
+    return {**spec, "disruptionMode": _MODE_TO_HUB[mode]} if isinstance(mode, str) and mode in _MODE_TO_HUB else spec
 
 
 def _mode_from_hub(spec: Object) -> Object:

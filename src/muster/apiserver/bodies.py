@@ -7,7 +7,6 @@ sender keeps them).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import yaml
 
@@ -166,7 +165,7 @@ def read_delete_options(ctx: Context, request: ApiRequest) -> DeleteOptions:
     """DeleteOptions from the body, else from the query. Raises StatusError (400, 422)."""
     body: Object = {}
     if request.body:
-        body = cast(Object, _object(request, "DeleteOptions"))
+        body = _object(request, "DeleteOptions")
     for key in ("propagationPolicy", "gracePeriodSeconds", "dryRun", "orphanDependents"):
         text = request.parameter(key)
         if text and not request.body:

@@ -59,8 +59,7 @@ class ApiServer:
             return Response(error.code, error.status, _headers(ctx))
         except Exception:
             logger.exception("request failed", extra={"method": request.method, "path": request.path})
-            error = internal("the request could not be handled")
-            return Response(error.code, error.status)
+            return Response(500, internal("the request could not be handled").status)
         if request.method != "GET":
             await self.store.durable(self.store.revision)
         return Response(status, body, _headers(ctx))

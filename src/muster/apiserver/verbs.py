@@ -14,6 +14,7 @@ from muster.apiserver.applying import apply
 from muster.apiserver.bodies import DeleteOptions, Patch, check_type
 from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, StatusError
+from muster.apiserver.fields import FieldError
 from muster.apiserver.patching import patched
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Served
@@ -240,7 +241,7 @@ def _check_name(meta: Object, name: str) -> None:
 
 def _require_version(served: Served, meta: Object) -> None:
     if served.strategy.needs_version_on_update and not meta.get("resourceVersion"):
-        why = errors.FieldError(
+        why = FieldError(
             "FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
         )
         raise errors.invalid(kind_name(served), meta["name"], [why])
