@@ -5,13 +5,14 @@ No sockets here: `muster.apiserver.http` brings the requests, and tests may call
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import yaml
 
 from muster.api.codec import Object
+from muster.apiserver.columns import Column
 from muster.apiserver.discovery import Discovery
 from muster.apiserver.errors import StatusError, bad_request
 from muster.apiserver.negotiation import OBJECT_FORMS, PLAIN, Form, choose, not_acceptable
@@ -27,10 +28,9 @@ _INCLUDES = ("None", "Metadata", "Object")
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """An accepted watch: the events in the form that was asked for."""
+    """An accepted watch: the events in the form that was asked for. The receiver ends it with `events.aclose()`."""
 
-    events: AsyncIterator[WatchEvents]
-    warnings: tuple[str, ...] = ()
+    events: AsyncGenerator[WatchEvents, None]
 
 
 class Front:
@@ -61,7 +61,8 @@ class Front:
                 return await self._server.handle(request)
             raise cast(StatusError, not_acceptable())
         if self._server.is_watch(request):
-            return Streamed(self._shaped(request, form, self._server.watch(request)))
+            shape = self._shape(request, form)
+            return Streamed(self._shaped(shape, form, self._server.watch(request)))
         response = await self._server.handle(request)
         if form == PLAIN or response.status >= 400 or not isinstance(response.body, dict):
             return response
@@ -87,29 +88,36 @@ class Front:
         return lambda body: body
 
     async def _shaped(
-        self, request: ApiRequest, form: Form, stream: AsyncIterator[WatchEvents]
-    ) -> AsyncIterator[WatchEvents]:
-        shape = self._shape(request, form)
+        self, shape: Callable[[Object], Object], form: Form, stream: AsyncIterator[WatchEvents]
+    ) -> AsyncGenerator[WatchEvents, None]:
         is_first = True
-        async for events in stream:
-            if form == PLAIN:
-                yield events
-                continue
-            shaped: WatchEvents = []
-            for event in events:
-                obj = event.object if event.type == "ERROR" else shape(event.object)
-                if form.kind == "Table" and event.type != "ERROR":
-                    obj = obj if is_first else {**obj, "columnDefinitions": None}
-                    if event.type == "BOOKMARK":
-                        obj["rows"] = []
-                    is_first = False
-                shaped.append(WatchEvent(event.type, obj))
-            yield shaped
+        try:
+            async for events in stream:
+                if form == PLAIN:
+                    yield events
+                    continue
+                shaped: WatchEvents = []
+                for event in events:
+                    obj = event.object
+                    if event.type != "ERROR":
+                        obj = shape(obj)
+                        if form.kind == "Table" and not is_first:
+                            obj["columnDefinitions"] = None
+                        is_first = False
+                    shaped.append(WatchEvent(event.type, obj))
+                yield shaped
+        finally:
+            await _close(stream)
 
-    def _columns(self, request: ApiRequest):  # type: ignore[no-untyped-def]
+    def _columns(self, request: ApiRequest) -> Sequence[Column]:
         served = self._server.resources.route(request.path).served
         assert served is not None
         return columns_of(served.resource.group, served.resource.kind)
+
+
+async def _close(stream: AsyncIterator[WatchEvents]) -> None:
+    if isinstance(stream, AsyncGenerator):
+        await stream.aclose()
 
 
 def _is_raw(request: ApiRequest) -> bool:

@@ -104,13 +104,7 @@ def group_policy(group: Object, now: float) -> str:
 def group_workload(group: Object, now: float) -> str:
     """The Workload that a group was made from, by whichever field its version has."""
     spec = group.get("spec") or {}
-    for path in (
-        ("workloadRef", "workloadName"),
-        ("workloadRef", "name"),
-        ("podGroupTemplateRef", "workload", "workloadName"),
-        ("podGroupTemplateRef", "workloadName"),
-        ("compositePodGroupTemplateRef", "workload", "workloadName"),
-    ):
+    for path in (("workloadRef", "workloadName"), ("podGroupTemplateRef", "workload", "workloadName")):
         found = get(spec, *path)
         if found:
             return str(found)
