@@ -95,6 +95,7 @@ class Informers:
             self._group = group
             for watched in self._watched.values():
                 group.create_task(watched.informer.run())
+            await asyncio.Event().wait()  # resources may still come
 
 
 @dataclass(frozen=True, slots=True)
