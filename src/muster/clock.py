@@ -118,6 +118,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual_s
 
+    def advance_to(self, seconds: float) -> None:
+        """Let that much time have passed since the start; for `on_idle` alone, which then must stop the loop."""
+        self._virtual_s = max(self._virtual_s, seconds)
+
     def idle(self, timeout: float | None) -> None:
         """Nothing is ready: jump to the next timer, or stop."""
         if self.on_idle(timeout) and timeout is not None:
@@ -145,11 +149,12 @@ def run_virtual(main: Callable[[VirtualClock], Coroutine[object, object, T]]) ->
             raise Stalled("nothing is left to wait for, but the main coroutine has not ended")
         return task.result()
     finally:
-        _cancel_all(loop)
+        cancel_all(loop)
         loop.close()
 
 
-def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel every task of a loop that no longer runs, and let them end."""
     tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     for task in tasks:
         task.cancel()
