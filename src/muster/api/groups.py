@@ -2,7 +2,7 @@
 
 Membership, first that applies (interfaces.md, workload-api.md 2.1):
 1. `spec.schedulingGroup.podGroupName`: a PodGroup (v1alpha2 and later).
-2. `spec.workloadRef {name, podGroup, podGroupReplicaKey}`: a template of a Workload (v1alpha1), one group a replica key.
+2. `spec.workloadRef {name, podGroup, podGroupReplicaKey}`: a Workload's template (v1alpha1), one group a replica key.
 3. the annotation, then the label `scheduling.muster-k8s.dev/pod-group`: a PodGroup.
 
 A group lives in its pod's namespace. A pod belongs to one group at most.

@@ -1,0 +1,115 @@
+"""What a change of a node or a pod means for decisions: pure comparisons of two versions of an object.
+
+Source of the rules: kube-scheduler `backend/queue/events.go` and each plugin's `EventsToRegister`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from muster.api.codec import JSON, Object
+from muster.api.meta import has_condition, is_deleting
+from muster.api.quantity import resource_units
+from muster.scheduler.waiting import ANY
+
+
+class ClusterEvent(Enum):
+    """What happened to a node that could make room for a pod on it."""
+
+    NODE_ADDED = "NodeAdd"
+    NODE_GREW = "NodeAllocatableChange"
+    NODE_LABELS = "NodeLabelChange"
+    NODE_TAINTS = "NodeTaintChange"
+    POD_REMOVED = "AssignedPodDelete"
+
+
+NODE_LOCAL_PLUGINS = frozenset(
+    {"NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"}
+)
+"""Plugins whose verdict on a node depends on that node alone: a change elsewhere cannot lift it."""
+
+FOR_EVER = frozenset({"Unsupported"})
+"""Plugins whose verdict no event lifts."""
+
+CONCERNS: dict[ClusterEvent, frozenset[str]] = {
+    ClusterEvent.NODE_ADDED: NODE_LOCAL_PLUGINS,
+    ClusterEvent.NODE_GREW: frozenset({"NodeResourcesFit"}),
+    ClusterEvent.NODE_LABELS: frozenset({"NodeAffinity"}),
+    ClusterEvent.NODE_TAINTS: frozenset({"TaintToleration", "NodeUnschedulable"}),
+    ClusterEvent.POD_REMOVED: frozenset({"NodeResourcesFit", "NodePorts"}),
+}
+"""Which plugins' verdicts an event may lift."""
+
+
+def waits_for(plugins: frozenset[str]) -> frozenset[str]:
+    """What a pod that these plugins rejected waits for; anything, if one of them has no registered events."""
+    return plugins if plugins and plugins <= NODE_LOCAL_PLUGINS | FOR_EVER else frozenset({ANY})
+
+
+def node_events(old: Object | None, new: Object) -> frozenset[ClusterEvent]:
+    """The events in a change of a node; none for a heartbeat."""
+    if old is None:
+        return frozenset({ClusterEvent.NODE_ADDED})
+    events = set()
+    if _labels(old) != _labels(new):
+        events.add(ClusterEvent.NODE_LABELS)
+    if old.get("spec") != new.get("spec"):
+        events.add(ClusterEvent.NODE_TAINTS)
+    if _grew(_allocatable(old), _allocatable(new)):
+        events.add(ClusterEvent.NODE_GREW)
+    return frozenset(events)
+
+
+def usage_differs(old: Object, new: Object) -> bool:
+    """Whether what an assigned pod uses, or how others see it (labels), may be different."""
+    return (
+        old["spec"] != new["spec"]
+        or _labels(old) != _labels(new)
+        or _resources_in_status(old) != _resources_in_status(new)
+    )
+
+
+def request_differs(old: Object, new: Object) -> bool:
+    """Whether what a pending pod asks for may be different."""
+    return bool(old["spec"] != new["spec"] or _labels(old) != _labels(new))
+
+
+def is_terminal(pod: Object) -> bool:
+    """Whether the pod has ended: it uses nothing and counts for no group."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_leaving(pod: Object) -> bool:
+    """Whether a pending pod is not to be scheduled any more: being deleted, or marked for disruption."""
+    return is_deleting(pod) or has_condition(pod, "DisruptionTarget")
+
+
+def _labels(obj: Object) -> JSON:
+    return obj["metadata"].get("labels") or {}
+
+
+def _status(obj: Object, field: str) -> JSON:
+    return (obj.get("status") or {}).get(field)
+
+
+def _allocatable(node: Object) -> Object:
+    allocatable: Object = _status(node, "allocatable") or {}
+    return allocatable
+
+
+def _resources_in_status(pod: Object) -> JSON:
+    status = pod.get("status") or {}
+    containers = [
+        (entry.get("allocatedResources"), entry.get("resources"))
+        for field in ("containerStatuses", "initContainerStatuses")
+        for entry in status.get(field) or ()
+    ]
+    return containers if any(pair != (None, None) for pair in containers) else []
+
+
+def _grew(old: Object, new: Object) -> bool:
+    return any(
+        name not in old or resource_units(name, value) > resource_units(name, old[name])
+        for name, value in new.items()
+        if old.get(name) != value
+    )

@@ -1,0 +1,80 @@
+"""PreEnqueue: what holds a group or a pod back before any attempt, and in which words people are told. Pure.
+
+Source of the rules: workload-api.md 2.2, 3.2. Upstream writes nothing about held pods; the words here are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from muster.api.codec import Object
+from muster.api.groups import GroupRef, GroupTerms
+
+GATED = "SchedulingGated"
+ERROR = "SchedulerError"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why an entity is not tried. `reason` is that of the pods' PodScheduled condition."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """What PreEnqueue looks at. `terms` None: the object that says what the group asks for is missing.
+
+    `has_workload`: for a group of a Workload's template, whether at least the Workload exists. `known` counts all
+    live members; `gated` names those with scheduling gates; `scheduler_names` are those of all live members.
+    """
+
+    ref: GroupRef
+    terms: GroupTerms | None
+    known: int
+    gated: tuple[str, ...] = ()
+    scheduler_names: tuple[str, ...] = ()
+    has_workload: bool = False
+
+
+def hold_of_group(facts: GroupFacts) -> Hold | None:
+    """What holds the whole group back: the first rule that says no; None if it may be tried."""
+    ref, terms = facts.ref, facts.terms
+    if terms is None:
+        return Hold(GATED, _missing(facts))
+    if terms.is_gang and facts.known < terms.min_count:
+        exist = f"{facts.known} of {terms.min_count} members exist"
+        return Hold(GATED, f"waiting for more members of pod group {ref.key}: {exist}")
+    if facts.gated:
+        return Hold(GATED, f"waiting until the scheduling gates of {_names(facts.gated)} are removed")
+    if len(facts.scheduler_names) > 1:
+        names = " and ".join(sorted(facts.scheduler_names))
+        return Hold(ERROR, f"all pods in a single pod group should have the same .spec.schedulerName set, got: {names}")
+    if terms.topology_key is not None:
+        unsupported = "topology constraints are not supported yet"
+        return Hold(GATED, f"waiting: pod group {ref.key} asks for one domain of {terms.topology_key!r}; {unsupported}")
+    return None
+
+
+def is_gated(pod: Object) -> bool:
+    """Whether the pod has scheduling gates; the API server says so in its condition."""
+    return bool(pod["spec"].get("schedulingGates"))
+
+
+def _missing(facts: GroupFacts) -> str:
+    ref = facts.ref
+    if ref.is_pod_group:
+        return f"waiting for PodGroup {ref.object_key}, which does not exist"
+    if facts.has_workload:
+        return f"waiting for pod group {ref.template!r} in Workload {ref.object_key}, which has no such template"
+    return f"waiting for Workload {ref.object_key}, which does not exist"
+
+
+def _names(keys: Iterable[str]) -> str:
+    names = sorted(keys)
+    if len(names) == 1:
+        return f"pod {names[0]}"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"pods {', '.join(names[:3])}{more}"
