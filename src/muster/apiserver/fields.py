@@ -80,6 +80,11 @@ def duplicate(field: str, value: JSON) -> FieldError:
     return FieldError("FieldValueDuplicate", field, f"Duplicate value: {shown(value)}")
 
 
+def immutable(field: str) -> FieldError:
+    """The field changed and may not."""
+    return invalid_value(field, None, "field is immutable")
+
+
 def unknown_value(field: str, value: JSON) -> FieldError:
     """The field names something that does not exist."""
     return FieldError("FieldValueNotFound", field, f"Not found: {shown(value)}")
@@ -108,7 +113,7 @@ def subdomain_problems(text: str) -> list[str]:
     """What is wrong with an RFC 1123 subdomain."""
     problems = []
     if len(text) > 253:
-        problems.append("must be no more than 253 bytes")
+        problems.append("must be no more than 253 characters")
     if not _SUBDOMAIN.fullmatch(text):
         problems.append(SUBDOMAIN_TEXT)
     return problems
@@ -119,7 +124,7 @@ def qualified_name_problems(text: str) -> list[str]:
     parts = text.split("/")
     if len(parts) > 2:
         text = QUALIFIED_TEXT.removeprefix("name part ")
-        return [f"a qualified name {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        return [f"a valid label key {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     problems = []
     name = parts[-1]
     if len(parts) == 2:

@@ -9,8 +9,9 @@ from muster.apiserver.registry import core
 from muster.apiserver.registry.jobs import JobStrategy
 from muster.apiserver.registry.pods import PodStrategy
 from muster.apiserver.registry.priority import PriorityClassStrategy
-from muster.apiserver.registry.scheduling import CompositePodGroupStrategy, PodGroupStrategy, WorkloadStrategy
+from muster.apiserver.registry.scheduling import CompositePodGroupStrategy, PodGroupStrategy
 from muster.apiserver.registry.strategy import Strategy
+from muster.apiserver.registry.workloads import FirstWorkloadStrategy, WorkloadStrategy
 from muster.apiserver.resources import ALL_VERBS, Conversion, ResourceTable, Served, Subresource
 
 STATUS = "status"
@@ -192,9 +193,8 @@ def _scheduling(options: ServerOptions) -> list[Served]:
                     conversion=_conversion(version),
                 )
             )
-        entries.append(
-            _served(group, version, "workloads", "Workload", WorkloadStrategy(), conversion=_conversion(version))
-        )
+        workload = FirstWorkloadStrategy() if version == "v1alpha1" else WorkloadStrategy()
+        entries.append(_served(group, version, "workloads", "Workload", workload, conversion=_conversion(version)))
     return entries
 
 
