@@ -144,9 +144,7 @@ class NodeAgent:
 
     def _take_node(self, obj: Object) -> None:
         name = name_of(obj)
-        node = _Node(
-            obj, _address_of(obj) or f"192.168.{len(self._nodes) >> 8 & 255}.{len(self._nodes) & 255}", True, {}
-        )
+        node = _Node(obj, _address_of(obj) or self._new_host_address(), True, {})
         self._nodes[name] = node
         self._spawn(self._leases.hold(obj), f"nodes: lease {name}")
         if not is_complete(obj):
@@ -202,6 +200,8 @@ class NodeAgent:
         if run is None:
             run = self._start(pod, node)
         run.pod = pod
+        if (pod.get("status") or {}).get("phase") in ENDED_PHASES and run.life.kind is not Kind.ENDED:
+            self._end_silently(run)  # somebody else (pod garbage collection) said that it ended
         if is_deleting(pod) and node.up:
             now = self._clock.now()
             self._change(run, stages.terminate(run.plan, self._data, run.life, now), now)
@@ -224,11 +224,14 @@ class NodeAgent:
             self._change(run, life, now)
         return run
 
+    def _end_silently(self, run: _Run) -> None:
+        self._leave_barrier(run, self._clock.now())
+        self._set_life(run, Life(Kind.ENDED, 0, None, None, began=run.life.began))
+
     def _forget(self, run: _Run) -> None:
         key = key_of(run.pod)
-        self._leave_barrier(run, self._clock.now())
+        self._end_silently(run)
         run.is_removed = True
-        self._set_life(run, Life(Kind.ENDED, 0, None, None, began=run.life.began))
         del self._runs[key]
         node = self._nodes.get(run.pod["spec"]["nodeName"])
         if node is not None:
@@ -265,6 +268,10 @@ class NodeAgent:
             life = stages.resume(member.life, now) if counts else stages.freeze(member.life, now)
             if life is not member.life:
                 self._set_life(member, life)
+
+    def _new_host_address(self) -> str:
+        number = len(self._nodes) + 1
+        return f"172.{16 + (number >> 16 & 15)}.{number >> 8 & 255}.{number & 255}"
 
     def _new_address(self) -> str:
         self._addresses += 1
@@ -365,21 +372,24 @@ class NodeAgent:
         run.dirty = True
 
     def _emit(self, run: _Run, before: Life) -> None:
-        if self._recorder is None:
-            return
         life = run.life
-        if life.started is not None and life.started != before.started:
-            for container in run.pod["spec"]["containers"]:
-                self._recorder.record(run.pod, "Normal", "Started", f"Started container {container['name']}")
-        if life.kind is Kind.TERMINATING or (life.kind is Kind.ENDED and is_deleting(run.pod)):
-            for container in run.pod["spec"]["containers"]:
-                self._recorder.record(run.pod, "Normal", "Killing", f"Stopping container {container['name']}")
+        starts = life.started is not None and life.started != before.started
+        stops = life.kind is Kind.TERMINATING or (life.kind is Kind.ENDED and is_deleting(run.pod))
+        for container in run.pod["spec"]["containers"]:
+            if starts:
+                self._record(run, "Normal", "Started", f"Started container {container['name']}")
+            if stops:
+                self._record(run, "Normal", "Killing", f"Stopping container {container['name']}")
 
     def _report_invalid(self, run: _Run) -> None:
         for annotation in run.plan.invalid:
-            if self._recorder is not None:
-                text = f"annotation {annotation} is ignored: its value has no meaning"
-                self._recorder.record(run.pod, "Warning", "InvalidAnnotation", text)
+            text = f"annotation {annotation} is ignored: its value has no meaning"
+            self._record(run, "Warning", "InvalidAnnotation", text)
+
+    def _record(self, run: _Run, type_: str, reason: str, message: str) -> None:
+        if self._recorder is not None:
+            # objects out of a list carry neither kind nor apiVersion
+            self._recorder.record({"apiVersion": "v1", "kind": "Pod", **run.pod}, type_, reason, message)
 
     def _spawn(self, coroutine: Coroutine[object, object, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(coroutine, name=name)

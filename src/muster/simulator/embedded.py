@@ -1,0 +1,107 @@
+"""A whole cluster around one API server: what `muster up`, `muster simulate` and tests run.
+
+Components meet only through transports. Who composes it chooses the store, the clock, chance, and what lies between a
+component and the server (nothing, latency, faults).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+
+from muster.api.codec import Objects
+from muster.api.resource import NODES
+from muster.apiserver.inprocess import InProcessTransport
+from muster.apiserver.server import ApiServer
+from muster.apiserver.store.protocol import Store
+from muster.client.client import Client
+from muster.client.events import EventRecorder
+from muster.client.transport import ApiError, Transport
+from muster.clock import Clock
+from muster.controllers.registry import ControllerService
+from muster.nodes.agent import NodeAgent
+from muster.nodes.spec import NodeSpec, make_nodes
+from muster.scheduler.service import Scheduler
+from muster.simulator.options import ClusterOptions
+
+Connect = Callable[[str, Transport, random.Random], Transport]
+"""Puts something between a component (by name) and the server; the random is that component's own."""
+
+BATCH = 500
+"""How many nodes are created between two turns of the event loop."""
+
+
+def directly(component: str, transport: Transport, rng: random.Random) -> Transport:
+    """Connects components to the server with nothing in between."""
+    return transport
+
+
+class EmbeddedCluster:
+    """API server, scheduler, controllers and simulated nodes, as the options say."""
+
+    def __init__(
+        self, store: Store, clock: Clock, rng: random.Random, options: ClusterOptions, *, connect: Connect = directly
+    ) -> None:
+        self.options = options
+        self.clock = clock
+        self.server = ApiServer(store, clock, _fork(rng), options.server_options())
+        self.transport: Transport = InProcessTransport(self.server)
+        self.client = Client(self.transport, user_agent="muster")
+        """For whoever drives the cluster: no latency, no faults."""
+        self._rng = rng
+        self._connect = connect
+        self.agent: NodeAgent | None = None
+        self._recorder: EventRecorder | None = None
+        if options.has("nodes"):
+            self.agent = self._node_agent()
+
+    async def run(self) -> None:
+        """Run all components until cancelled. If one of them fails, all end and its error is raised."""
+        async with asyncio.TaskGroup() as group:
+            if self.agent is not None:
+                group.create_task(self.agent.run(), name="nodes")
+            if self._recorder is not None:
+                group.create_task(self._recorder.run(), name="nodes: events")
+            if self.options.controller_names():
+                group.create_task(self._controllers().run(), name="controllers")
+            if self.options.has("scheduler"):
+                group.create_task(self._scheduler().run(), name="scheduler")
+
+    async def create_nodes(self, specs: Iterable[NodeSpec]) -> None:
+        """Create the nodes of `--nodes`; those that exist already stay as they are. Raises `ApiError`."""
+        await self._create_all(make_nodes(specs, self.clock.now()))
+
+    async def _create_all(self, nodes: Objects) -> None:
+        for index, node in enumerate(nodes):
+            if index % BATCH == BATCH - 1:
+                await asyncio.sleep(0)
+            try:
+                await self.client.create(NODES, None, node)
+            except ApiError as error:
+                if not error.is_already_exists:
+                    raise
+
+    def _client_for(self, component: str) -> Client:
+        transport = self._connect(component, self.transport, _fork(self._rng))
+        return Client(transport, user_agent=f"muster-{component}")
+
+    def _node_agent(self) -> NodeAgent:
+        client = self._client_for("nodes")
+        if self.options.node_events:
+            self._recorder = EventRecorder(client, self.clock, _fork(self._rng), "kubelet")
+        return NodeAgent(
+            client, self.clock, lease_client=self.client, recorder=self._recorder, lease_s=self.options.lease_s
+        )
+
+    def _controllers(self) -> ControllerService:
+        options, names = self.options.controller_options(), self.options.controller_names()
+        return ControllerService(self._client_for("controllers"), self.clock, _fork(self._rng), options, names)
+
+    def _scheduler(self) -> Scheduler:
+        client = self._client_for("scheduler")
+        return Scheduler(client, self.clock, _fork(self._rng), self.options.scheduler_options())
+
+
+def _fork(rng: random.Random) -> random.Random:
+    return random.Random(rng.getrandbits(64))

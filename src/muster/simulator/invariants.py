@@ -1,0 +1,187 @@
+"""Checks in every simulation what must always hold (design.md, section 7), from the writes to the store alone.
+
+Every write: no decision overcommits a node (2). At rest: a gang is scheduled whole or not at all (1), the preemptor got
+the room that was made for it (3), and no pod waits without a reason (4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster.api.codec import Object, Objects
+from muster.api.groups import find_terms, group_of
+from muster.api.meta import condition, is_deleting, key_of, name_of, uid_of
+from muster.api.quantity import resource_units
+from muster.engine.requests import host_ports, pod_requests
+from muster.simulator.history import PREEMPTED, History, PodHistory
+from muster.simulator.options import ClusterOptions
+
+WHOLE_GANGS = "whole-gangs"
+NO_OVERCOMMIT = "no-overcommit"
+PURPOSEFUL_EVICTIONS = "purposeful-evictions"
+NOTHING_LOST = "nothing-lost"
+
+_TERMINAL = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Something that must never be. `object` is `Kind namespace/name`."""
+
+    invariant: str
+    object: str
+    time_s: float
+    text: str
+
+
+@dataclass(slots=True)
+class _Usage:
+    """What the pods of a node take, by resource (pods among them), and their host ports."""
+
+    amounts: dict[str, int]
+    ports: dict[tuple[str, str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    node: str
+    amounts: tuple[tuple[str, int], ...]
+    ports: tuple[tuple[str, str, int], ...]
+
+
+class InvariantChecker:
+    """Keeps sums a node, so that a write costs what it changes."""
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self.violations: list[Violation] = []
+        self._options = options
+        self._allocatable: dict[str, dict[str, int]] = {}
+        self._usage: dict[str, _Usage] = {}
+        self._bound: dict[str, _Bound] = {}
+
+    def observe(self, key: str, value: Object | None, before: Object | None, time_s: float) -> None:
+        """Take in one write (see `observed.Observer`)."""
+        if key.startswith("/pods/"):
+            self._observe_pod(value, before, time_s)
+        elif key.startswith("/nodes/"):
+            self._observe_node(value, before)
+
+    def check_rest(self, objects: Mapping[str, Objects], history: History, time_s: float) -> None:
+        """Check what holds when nothing is under way. `objects`: by plural, in stored form."""
+        if not self._options.has("scheduler"):
+            return
+        if not self._options.pod_by_pod:
+            self._check_gangs(objects, history, time_s)
+        self._check_preemptions(history, time_s)
+        self._check_waiting(objects["pods"], time_s)
+
+    # Overcommitment
+
+    def _observe_node(self, node: Object | None, before: Object | None) -> None:
+        if node is None:
+            assert before is not None
+            self._allocatable.pop(name_of(before), None)
+            return
+        allocatable = (node.get("status") or {}).get("allocatable") or {}
+        if before is None or allocatable != (before.get("status") or {}).get("allocatable"):
+            self._allocatable[name_of(node)] = {
+                name: resource_units(name, value) for name, value in allocatable.items()
+            }
+
+    def _observe_pod(self, pod: Object | None, before: Object | None, time_s: float) -> None:
+        holds = pod is not None and _holds_room(pod)
+        held = self._bound.get(uid_of(before)) if before is not None else None
+        if held is not None and not holds:
+            assert before is not None
+            self._count(self._bound.pop(uid_of(before)), -1)
+        elif pod is not None and holds and held is None:
+            requests = pod_requests(pod["spec"])
+            bound = _Bound(pod["spec"]["nodeName"], (*sorted(requests.items()), ("pods", 1)), host_ports(pod["spec"]))
+            self._bound[uid_of(pod)] = bound
+            self._count(bound, 1)
+            if before is not None:  # a pod created with a node was not our decision
+                self._check_node(pod, bound, time_s)
+
+    def _count(self, bound: _Bound, sign: int) -> None:
+        usage = self._usage.setdefault(bound.node, _Usage({}, {}))
+        for name, amount in bound.amounts:
+            usage.amounts[name] = usage.amounts.get(name, 0) + sign * amount
+        for port in bound.ports:
+            usage.ports[port] = usage.ports.get(port, 0) + sign
+
+    def _check_node(self, pod: Object, bound: _Bound, time_s: float) -> None:
+        usage, allocatable = self._usage[bound.node], self._allocatable.get(bound.node)
+        if allocatable is None:
+            self._report(NO_OVERCOMMIT, f"Pod {key_of(pod)}", time_s, f"bound to {bound.node}, which does not exist")
+            return
+        for name, amount in bound.amounts:
+            if amount and usage.amounts[name] > allocatable.get(name, 0):
+                text = f"{name}: {usage.amounts[name]} requested of {allocatable.get(name, 0)} by binding {key_of(pod)}"
+                self._report(NO_OVERCOMMIT, f"Node {bound.node}", time_s, text)
+        for port in bound.ports:
+            if usage.ports[port] > 1:
+                text = f"host port {port[2]}/{port[1]} is used twice since the binding of {key_of(pod)}"
+                self._report(NO_OVERCOMMIT, f"Node {bound.node}", time_s, text)
+
+    # At rest
+
+    def _check_gangs(self, objects: Mapping[str, Objects], history: History, time_s: float) -> None:
+        groups = {key_of(group): group for group in objects["podgroups"]}
+        workloads = {key_of(workload): workload for workload in objects["workloads"]}
+        members: dict[str, list[PodHistory]] = {}
+        for entry in history.pods.values():
+            if entry.group is not None:
+                members.setdefault(entry.group, []).append(entry)
+        for key, entries in sorted(members.items()):
+            ref = group_of(entries[0].last)
+            terms = find_terms(ref, groups, workloads) if ref is not None else None
+            if terms is None or not terms.is_gang:
+                continue
+            # A member that ended, was deleted or evicted counts for the time when it ran.
+            scheduled = sum(1 for entry in entries if entry.scheduled_s is not None)
+            if 0 < scheduled < terms.min_count:
+                text = f"{scheduled} members are scheduled, but it needs {terms.min_count} at once"
+                self._report(WHOLE_GANGS, f"PodGroup {key}", time_s, text)
+
+    def _check_preemptions(self, history: History, time_s: float) -> None:
+        by_name = {
+            (entry.last["metadata"].get("namespace"), name_of(entry.last)): entry for entry in history.pods.values()
+        }
+        for uid, victim in history.pods.items():
+            if victim.evicted_for != PREEMPTED or uid not in history.preemptors:
+                continue
+            by = history.preemptors[uid]
+            winners = [entry for entry in (history.pods.get(by), *(by_name.get(pair) for pair in _names(by))) if entry]
+            waiting = [entry for entry in winners if entry.scheduled_s is None and entry.deleted_s is None]
+            for entry in waiting:
+                text = f"it was preempted for {key_of(entry.last)}, which did not get its room"
+                self._report(PURPOSEFUL_EVICTIONS, f"Pod {key_of(victim.last)}", time_s, text)
+
+    def _check_waiting(self, pods: Objects, time_s: float) -> None:
+        ours = self._options.scheduler.scheduler_names
+        for pod in pods:
+            if not _waits(pod) or (pod["spec"].get("schedulerName") or "default-scheduler") not in ours:
+                continue
+            if group_of(pod) is not None and self._options.emulate is not None:
+                continue  # real servers say nothing about members that PreEnqueue holds
+            scheduled = condition(pod, "PodScheduled")
+            if scheduled is None or not scheduled.get("reason"):
+                self._report(NOTHING_LOST, f"Pod {key_of(pod)}", time_s, "it waits, and nothing says why")
+
+    def _report(self, invariant: str, object_: str, time_s: float, text: str) -> None:
+        self.violations.append(Violation(invariant, object_, time_s, text))
+
+
+def _names(by: str) -> list[tuple[str | None, str]]:
+    namespace, slash, name = by.partition("/")
+    return [(namespace, name)] if slash else []
+
+
+def _holds_room(pod: Object) -> bool:
+    return bool(pod["spec"].get("nodeName")) and (pod.get("status") or {}).get("phase") not in _TERMINAL
+
+
+def _waits(pod: Object) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    return not pod["spec"].get("nodeName") and not is_deleting(pod) and phase not in _TERMINAL

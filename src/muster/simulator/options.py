@@ -1,0 +1,82 @@
+"""What can be set about an embedded cluster, the same for `muster up`, `muster simulate` and tests."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from muster.apiserver.options import Release, ServerOptions
+from muster.controllers.options import ControllerOptions, JobGroups
+from muster.controllers.registry import CONTROLLERS, KNOWN_NAMES
+from muster.nodes.leases import LEASE_S
+from muster.scheduler.options import PlacementMode, SchedulerOptions
+
+PARTS = ("controllers", "nodes", "scheduler")
+"""What `without` can name besides controllers."""
+
+
+class UnknownComponent(ValueError):
+    """A name of `--without` that means nothing; the message says what would. Not retryable."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """How a cluster is made up and behaves.
+
+    `without`: components that are left out, as `check_without` accepts them. `emulate`: the API of exactly one release.
+    `placement`: how decisions are made. `pod_by_pod`: groups are ignored, as by a scheduler without them.
+    `lease_s`: how long leases of simulated nodes last; they are renewed after half of it. `node_events`: whether
+    simulated kubelets write events. `controllers` and `scheduler`: what else can be set there; fields that are also
+    here are overwritten.
+    """
+
+    without: frozenset[str] = frozenset()
+    job_groups: JobGroups = "1.36"
+    emulate: Release | None = None
+    placement: PlacementMode = "exact"
+    pod_by_pod: bool = False
+    lease_s: int = LEASE_S
+    node_events: bool = True
+    controllers: ControllerOptions = field(default_factory=ControllerOptions)
+    scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
+
+    def has(self, component: str) -> bool:
+        """Whether a component is part of the cluster."""
+        return component not in self.without
+
+    def controller_names(self) -> list[str]:
+        """The controllers to run, sorted."""
+        return sorted(name for name in CONTROLLERS if self.has(name)) if self.has("controllers") else []
+
+    def server_options(self) -> ServerOptions:
+        """The options of the API server."""
+        return ServerOptions(emulate=self.emulate, job_groups=self.job_groups)
+
+    def controller_options(self) -> ControllerOptions:
+        """The options of the controllers."""
+        return replace(self.controllers, job_groups=self.job_groups)
+
+    def scheduler_options(self) -> SchedulerOptions:
+        """The options of the scheduler. Raises `muster.scheduler.errors.UnsupportedOption`."""
+        return replace(
+            self.scheduler,
+            placement=self.placement,
+            pod_by_pod=self.pod_by_pod,
+            say_why_held=self.scheduler.say_why_held and self.emulate is None,
+        )
+
+
+def check_without(names: Iterable[str]) -> frozenset[str]:
+    """The names as a set. A name of kube-controller-manager is accepted whether we have that controller or not.
+
+    Raises `UnknownComponent`.
+    """
+    names = frozenset(names)
+    known = {*PARTS, *KNOWN_NAMES, *CONTROLLERS}
+    for name in sorted(names):
+        if name not in known:
+            close = difflib.get_close_matches(name, sorted(known), n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(PARTS)}, and controllers by name"
+            raise UnknownComponent(f"there is no component {name!r}: {hint}")
+    return names

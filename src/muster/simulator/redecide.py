@@ -1,0 +1,64 @@
+"""Asks the engine once more about the groups that do not run, on the cluster as the simulation left it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from muster.api.codec import Object, Objects
+from muster.api.meta import key_of, name_of
+from muster.engine.decide import decide
+from muster.engine.explain import explain
+from muster.engine.model import GroupRequest, Infeasible, Member, Placed
+from muster.engine.snapshot import Snapshot
+from muster.engine.state import ClusterState
+from muster.simulator.groups import ENDED, GroupView, phase_of
+
+
+class Judge:
+    """Decides about groups on the final objects (by plural, in stored form), each as if it were alone."""
+
+    def __init__(self, objects: Mapping[str, Objects]) -> None:
+        self._objects = objects
+
+    def state_of(self, group: GroupView) -> tuple[str, Object | None]:
+        """`Undecided`, `Unschedulable` or `Pending` (it could run now), and the explanation if it has one."""
+        state = self._state
+        members = tuple(Member(key_of(pod), state.shape_of(pod)) for pod in group.pending)
+        running = sum(1 for pod in group.pods if pod["spec"].get("nodeName") and phase_of(pod) not in ENDED)
+        topology_key = group.terms.topology_key if group.terms is not None else None
+        request = GroupRequest(group.ref.key, members, group.min_count, running, topology_key)
+        decision = decide(self._snapshot, request)
+        if isinstance(decision, Placed) and decision.placements:
+            return "Pending", None
+        name = "Unschedulable" if isinstance(decision, Infeasible | Placed) else "Undecided"
+        return name, explain(self._snapshot, request, decision)
+
+    def topology_of(self, group: GroupView) -> dict[str, str]:
+        """The domain of each topology key that the group asks for, where its members are in one."""
+        key = group.terms.topology_key if group.terms is not None else None
+        if key is None:
+            return {}
+        nodes = {pod["spec"]["nodeName"] for pod in group.pods if pod["spec"].get("nodeName")}
+        values = {self._labels.get(node, {}).get(key) for node in nodes}
+        value = values.pop() if len(values) == 1 else None
+        return {key: value} if value else {}
+
+    @cached_property
+    def _labels(self) -> dict[str, dict[str, str]]:
+        return {name_of(node): node["metadata"].get("labels") or {} for node in self._objects["nodes"]}
+
+    @cached_property
+    def _state(self) -> ClusterState:
+        state = ClusterState()
+        for node in self._objects["nodes"]:
+            state.set_node(node)
+        for pod in self._objects["pods"]:
+            node_name = pod["spec"].get("nodeName")
+            if node_name and phase_of(pod) not in ENDED:
+                state.add_pod(key_of(pod), pod, node_name)
+        return state
+
+    @cached_property
+    def _snapshot(self) -> Snapshot:
+        return self._state.snapshot()

@@ -1,0 +1,121 @@
+"""`simulate`: run manifests on an embedded cluster in virtual time until nothing is left to happen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+
+from muster.api.manifests import Manifest
+from muster.clock import VirtualClock, VirtualLoop, cancel_all
+from muster.nodes.spec import NodeSpec
+from muster.simulator.faults import NodeFault, RequestFaults, play
+from muster.simulator.options import ClusterOptions
+from muster.simulator.world import Outcome, World
+
+Timed = tuple[float, Sequence[Manifest]]
+"""Objects and the second at which they are created."""
+
+Progress = Callable[[World], None]
+"""Called whenever time is about to go on; it must change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What goes wrong; nothing by default."""
+
+    requests: RequestFaults | None = None
+    nodes: tuple[NodeFault, ...] = ()
+
+
+def simulate(
+    manifests: Sequence[Manifest],
+    *,
+    timed: Sequence[Timed] = (),
+    nodes: Sequence[NodeSpec] = (),
+    until_s: float | None = None,
+    seed: int = 0,
+    options: ClusterOptions | None = None,
+    faults: Faults | None = None,
+    on_progress: Progress | None = None,
+) -> Outcome:
+    """Create the nodes and the manifests at second 0 and the timed ones at theirs, and see what comes of it.
+
+    Ends when it is quiet (no write is under way and no timer but periodic ones is set) or `until_s` seconds have
+    passed. The same arguments give the same outcome, byte for byte. Raises `ManifestError` for an object that the
+    API server refuses, and whatever error a component dies of.
+    """
+    loop = VirtualLoop()
+    clock = VirtualClock(loop)
+    faults = faults if faults is not None else Faults()
+    try:
+        world = World(clock, seed, options if options is not None else ClusterOptions(), faults.requests)
+        conductor = _Conductor(world, loop, until_s, on_progress)
+        return conductor.run(_stage(world, manifests, sorted(timed, key=lambda pair: pair[0]), nodes, faults))
+    finally:
+        cancel_all(loop)
+        loop.close()
+
+
+async def _stage(
+    world: World, manifests: Sequence[Manifest], timed: Sequence[Timed], nodes: Sequence[NodeSpec], faults: Faults
+) -> None:
+    """Everything that happens to the world from outside."""
+    await world.create_nodes(nodes)
+    await world.apply(manifests)
+    async with asyncio.TaskGroup() as group:
+        if faults.nodes and world.cluster.agent is not None:
+            group.create_task(play(faults.nodes, world.cluster.agent, world.clock))
+        for at_s, later in timed:
+            if at_s > world.clock.elapsed_s:
+                await world.clock.sleep(at_s - world.clock.elapsed_s)
+            await world.apply(later)
+
+
+@dataclass(slots=True)
+class _Conductor:
+    """Lets the loop run until it is quiet or the time is up, or something failed."""
+
+    world: World
+    loop: VirtualLoop
+    until_s: float | None
+    on_progress: Progress | None
+    _outcome: Outcome | None = field(default=None)
+
+    def run(self, stage: Coroutine[object, object, None]) -> Outcome:
+        tasks = [self.loop.create_task(stage), self.loop.create_task(self.world.run())]
+        for task in tasks:
+            task.add_done_callback(self._task_ended)
+        self.loop.on_idle = self._on_idle
+        self.loop.run_forever()
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                _raise_from(task.exception())
+        assert self._outcome is not None, "the loop ends only with an outcome or an error"
+        return self._outcome
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.loop.stop()
+
+    def _on_idle(self, timeout: float | None) -> bool:
+        """Nothing is ready: go on to the next timer if there is a reason to."""
+        now = self.world.clock.elapsed_s
+        is_quiet = self.world.clock.pending == 0 or timeout is None
+        is_over = self.until_s is not None and now + (timeout or 0.0) > self.until_s
+        if not is_quiet and not is_over:
+            if self.on_progress is not None:
+                self.on_progress(self.world)
+            return True
+        if not is_quiet and self.until_s is not None:
+            self.loop.advance_to(max(now, self.until_s))
+        self._outcome = self.world.outcome(is_quiet=is_quiet)
+        return False
+
+
+def _raise_from(error: BaseException | None) -> None:
+    """Raise what a task died of; from nested groups of one error, that error."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if error is not None:
+        raise error

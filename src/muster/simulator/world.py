@@ -1,0 +1,148 @@
+"""A simulated world: an embedded cluster in virtual time, watched from its first write on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from muster.api.codec import Object, Objects
+from muster.api.manifests import Manifest, creation_order, resource_of
+from muster.api.meta import name_of, namespace_of
+from muster.api.resource import NAMESPACES, NODES
+from muster.apiserver.store.memory import MemoryStore
+from muster.client.transport import ApiError, Transport
+from muster.clock import VirtualClock
+from muster.nodes.spec import NodeSpec, completed
+from muster.simulator.embedded import EmbeddedCluster
+from muster.simulator.faults import FaultyTransport, RequestFaults
+from muster.simulator.history import History
+from muster.simulator.invariants import InvariantChecker, Violation
+from muster.simulator.latency import LatencyTransport
+from muster.simulator.observed import ObservedStore
+from muster.simulator.options import ClusterOptions
+
+REPORTED = ("nodes", "pods", "podgroups", "workloads", "jobs")
+"""Collections of the store that an outcome holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a simulation came to. `objects`: by plural, in stored form, in key order; they are shared: do not change.
+
+    `is_quiet`: it ended because nothing was left to happen, not at a time limit.
+    """
+
+    time_s: float
+    seed: int
+    is_quiet: bool
+    options: ClusterOptions
+    objects: dict[str, Objects]
+    history: History
+    violations: tuple[Violation, ...]
+
+
+@dataclass(slots=True)
+class World:
+    """One simulation. `seed` decides latencies, names and uids, hence the order of what happens at once."""
+
+    clock: VirtualClock
+    seed: int
+    options: ClusterOptions = field(default_factory=ClusterOptions)
+    request_faults: RequestFaults | None = None
+    history: History = field(default_factory=History)
+    store: ObservedStore = field(init=False)
+    cluster: EmbeddedCluster = field(init=False)
+    checker: InvariantChecker = field(init=False)
+    _namespaces: dict[str, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.checker = InvariantChecker(self.options)
+        self.store = ObservedStore(MemoryStore())
+        self.store.observers.append(self._observe)
+        rng = random.Random(self.seed)
+        self.cluster = EmbeddedCluster(self.store, self.clock, rng, self.options, connect=self._connect)
+
+    @property
+    def time_s(self) -> float:
+        """Seconds since the simulation began, to the microsecond."""
+        return round(self.clock.elapsed_s, 6)
+
+    async def run(self) -> None:
+        """Run the cluster's components until cancelled."""
+        await self.cluster.run()
+
+    async def create_nodes(self, specs: Iterable[NodeSpec]) -> None:
+        """Create the nodes of `--nodes`."""
+        await self.cluster.create_nodes(specs)
+
+    async def apply(self, manifests: Sequence[Manifest]) -> None:
+        """Create the objects, what others refer to first; missing namespaces are made. It takes no time.
+
+        Raises `ManifestError` for an object that the server refuses.
+        """
+        for manifest in creation_order(manifests):
+            try:
+                await self._create(manifest)
+            except ApiError as error:
+                raise manifest.error(_reason(manifest, error)) from error
+
+    def objects(self, plural: str) -> Objects:
+        """The objects of a collection as they are now, in stored form and key order."""
+        return self.store.list(f"/{plural}/").items
+
+    def outcome(self, *, is_quiet: bool) -> Outcome:
+        """The state of the world now; the invariants that hold at rest are checked if it is quiet."""
+        objects = {plural: self.objects(plural) for plural in REPORTED}
+        if is_quiet:
+            self.checker.check_rest(objects, self.history, self.time_s)
+        violations = tuple(self.checker.violations)
+        return Outcome(self.time_s, self.seed, is_quiet, self.options, objects, self.history, violations)
+
+    def _observe(self, key: str, value: Object | None, before: Object | None) -> None:
+        time_s = self.time_s
+        self.history.observe(key, value, before, time_s)
+        self.checker.observe(key, value, before, time_s)
+
+    def _connect(self, component: str, transport: Transport, rng: random.Random) -> Transport:
+        slow: Transport = LatencyTransport(transport, self.clock, rng)
+        if self.request_faults is None:
+            return slow
+        return FaultyTransport(slow, self.clock, random.Random(rng.getrandbits(64)), self.request_faults)
+
+    async def _create(self, manifest: Manifest) -> None:
+        obj = manifest.object
+        resource = resource_of(obj)
+        assert resource is not None, "manifests are of known kinds"
+        if resource.kind == NODES.kind and resource.group == NODES.group:
+            obj = completed(obj, self.clock.now())
+        namespace = (namespace_of(obj) or "default") if resource.namespaced else None
+        if namespace is not None:
+            await self._ensure_namespace(namespace)
+        if resource.kind == NAMESPACES.kind and resource.group == NAMESPACES.group:
+            await self._ensure_namespace(name_of(obj), obj)
+        else:
+            await self.cluster.client.create(resource, namespace, obj)
+
+    async def _ensure_namespace(self, name: str, obj: Object | None = None) -> None:
+        if name in self._namespaces:
+            return
+        self._namespaces[name] = None
+        plain = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        try:
+            await self.cluster.client.create(NAMESPACES, None, obj if obj is not None else plain)
+        except ApiError as error:
+            if not error.is_already_exists:
+                raise
+
+
+def manifests_of(objects: Iterable[Object]) -> list[Manifest]:
+    """Objects made by a program as manifests; errors then name them by their number."""
+    return [Manifest("<objects>", number, obj) for number, obj in enumerate(objects, start=1)]
+
+
+def _reason(manifest: Manifest, error: ApiError) -> str:
+    resource = resource_of(manifest.object)
+    if error.code == 404 and resource is not None and not (error.status.get("details") or {}).get("name"):
+        return f"{resource.api_version} has no kind {resource.kind} in this cluster"
+    return str(error)
