@@ -78,9 +78,15 @@ class Diagnosis:
     reasons: tuple[tuple[str, int], ...]
     plugins: frozenset[str] = frozenset()
     """The plugins that rejected at least one node: what the pod waits for."""
+    verdict: str = ""
+    """Why the pod fits nowhere whatever the nodes are (upstream: a PreFilter failure); `text()` then says only that."""
 
     def text(self) -> str:
         """The FitError text of kube-scheduler for these counts (reasons sorted as upstream sorts them: as texts)."""
+        if not self.nodes:
+            return "no nodes available to schedule pods"
+        if self.verdict:
+            return f"0/{self.nodes} nodes are available: {self.verdict}."
         parts = sorted(f"{count} {reason}" for reason, count in self.reasons)
         suffix = f" {', '.join(parts)}." if parts else ""
         return f"0/{self.nodes} nodes are available:{suffix}"

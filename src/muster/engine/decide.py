@@ -1,0 +1,98 @@
+"""decide: can this group run now, and where. A pure function of a snapshot and a request.
+
+Order of work: quick no (too few members, totals for each shape and resource) → one shape: the exact closed rule →
+several shapes: a set of greedy passes → a proof where the bounds give one → Undecided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.engine.defaults import DEFAULT_PROFILE
+from muster.engine.diagnose import diagnose
+from muster.engine.mixed import Attempt, Demand, apply, attempts, demands_of, most_placeable
+from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Placed, Placement, Undecided
+from muster.engine.profile import Profile
+from muster.engine.snapshot import Snapshot
+
+TOPOLOGY_UNSUPPORTED = "topology constraints are not supported yet"
+
+DEFAULT_BUDGET = 64
+
+
+def decide(
+    snapshot: Snapshot, request: GroupRequest, *, budget: int | None = None, profile: Profile = DEFAULT_PROFILE
+) -> Decision:
+    """Places as many members as it can, or says why min_count of them do not fit.
+
+    `budget` is a number of greedy passes (default DEFAULT_BUDGET); each costs about as much as scoring all nodes once a
+    shape. `Infeasible` is only answered with a proof: for members of one shape always, for several shapes if the bounds
+    give one. Identical members get nodes in NodeTable order, so that neighbours in the group are neighbours in the
+    cluster; how many each node gets is what the sequential greedy gives (see `identical`).
+    """
+    needed = max(request.min_count - request.scheduled, 0)
+    if not request.members:
+        return _too_few(request, snapshot)
+    if request.topology_key is not None:
+        return Undecided(0, TOPOLOGY_UNSUPPORTED, _diagnosis(profile, snapshot, request, Attempt(())))
+    if len(request.members) < needed:
+        return Infeasible(_members_proof(request), _diagnosis(profile, snapshot, request, Attempt(())))
+    demands = demands_of(request.members)
+    bound, proof = most_placeable(profile, snapshot, demands)
+    best, spent = _best_attempt(profile, snapshot, demands, len(request.members), bound, budget)
+    if len(best.rows) >= max(needed, 1):
+        return _placed(profile, snapshot, request, best)
+    diagnosis = _diagnosis(profile, snapshot, request, best)
+    if bound < max(needed, 1):
+        return Infeasible(proof or "no pod of the group fits on any node", diagnosis)
+    reason = f"found no placement for {needed} pods in {spent} attempts, and no proof that there is none"
+    return Undecided(spent, reason, diagnosis, _placements(snapshot, request, best))
+
+
+def _best_attempt(
+    profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], members: int, bound: int, budget: int | None
+) -> tuple[Attempt, int]:
+    """The best of the passes and how many were made; stops at one that places all that can be placed."""
+    best, spent = Attempt(()), 0
+    limit = DEFAULT_BUDGET if budget is None else budget
+    for attempt in attempts(profile, snapshot, demands):
+        spent += 1
+        best = min(best, attempt, key=lambda each: each.rank)
+        if len(best.rows) == members or spent >= limit or (len(best.rows) == bound and len(demands) == 1):
+            break
+    return best, spent
+
+
+def _placed(profile: Profile, snapshot: Snapshot, request: GroupRequest, best: Attempt) -> Placed:
+    placements = _placements(snapshot, request, best)
+    if len(placements) == len(request.members):
+        return Placed(placements)
+    taken = {place for place, _ in best.rows}
+    unplaced = tuple(member.key for place, member in enumerate(request.members) if place not in taken)
+    return Placed(placements, unplaced, _diagnosis(profile, snapshot, request, best))
+
+
+def _placements(snapshot: Snapshot, request: GroupRequest, attempt: Attempt) -> tuple[Placement, ...]:
+    records = snapshot.table.records
+    return tuple(Placement(request.members[place].key, records[row].name) for place, row in attempt.rows)
+
+
+def _diagnosis(profile: Profile, snapshot: Snapshot, request: GroupRequest, attempt: Attempt) -> Diagnosis:
+    """Why the first member without a node has none, with the others of the attempt in their places."""
+    taken = {place for place, _ in attempt.rows}
+    place = next((place for place in range(len(request.members)) if place not in taken), 0)
+    member = request.members[place]
+    with snapshot.trial() as trial:
+        apply(trial, request.members, attempt)
+        return diagnose(profile, trial, member.shape, member.key)
+
+
+def _too_few(request: GroupRequest, snapshot: Snapshot) -> Decision:
+    if request.scheduled >= request.min_count:
+        return Placed(())
+    return Infeasible(_members_proof(request), Diagnosis(request.key, len(snapshot), ()))
+
+
+def _members_proof(request: GroupRequest) -> str:
+    known = len(request.members) + request.scheduled
+    return f"the group has {known} of the {request.min_count} pods that it needs"

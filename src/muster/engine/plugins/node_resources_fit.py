@@ -1,0 +1,84 @@
+"""NodeResourcesFit: a node must have room for what a pod requests; its score says how full the node becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.arrays import Bools, Ints, Ints32
+from muster.engine.axis import PODS
+from muster.engine.model import Status
+from muster.engine.plugins.scoring_strategy import LeastAllocated, ScoringStrategy
+from muster.engine.profile import UNLIMITED, Normalisation
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot
+
+_NATIVE = ("cpu", "memory", "ephemeral-storage")
+DEFAULT_STRATEGY = LeastAllocated()
+_TOO_MANY_PODS = "Too many pods"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResourcesFit:
+    """Upstream `noderesources/fit.go`. Resources (or groups of them, the part before "/") may be left to others."""
+
+    strategy: ScoringStrategy = DEFAULT_STRATEGY
+    ignored: frozenset[str] = frozenset()
+    ignored_groups: frozenset[str] = frozenset()
+    name: str = "NodeResourcesFit"
+    static: bool = False
+    normalisation: Normalisation = Normalisation.NONE
+
+    def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
+        """How often the request fits into what is free, and into the free pod slots."""
+        table, requested = snapshot.table, snapshot.requested
+        total = table.allocatable[:, PODS] - requested[:, PODS]
+        for resource, amount in self._requests(shape):
+            column = snapshot.axis.columns.get(resource)
+            if column is None:
+                return np.zeros(len(snapshot), dtype=np.int32)
+            np.minimum(total, (table.allocatable[:, column] - requested[:, column]) // amount, out=total)
+        fits: Ints32 = np.clip(total, 0, UNLIMITED).astype(np.int32)
+        return fits
+
+    def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
+        """All resources that do not suffice; preemption cannot help where the whole node would be too small."""
+        requests = self._requests(shape)
+        full = snapshot.table.allocatable[rows, PODS] <= snapshot.requested[rows, PODS]
+        short, hopeless = np.zeros((2, len(rows), len(requests)), dtype=np.bool_)
+        for place, (resource, amount) in enumerate(requests):
+            column = snapshot.axis.columns.get(resource)
+            if column is None:
+                short[:, place] = hopeless[:, place] = True
+                continue
+            allocatable = snapshot.table.allocatable[rows, column]
+            short[:, place] = amount > allocatable - snapshot.requested[rows, column]
+            hopeless[:, place] = amount > allocatable
+        texts = [_TOO_MANY_PODS, *(f"Insufficient {resource}" for resource, _ in requests)]
+        too_small: Bools = np.any(hopeless & short, axis=1)
+        return _statuses(self.name, texts, np.column_stack([full, short]), too_small)
+
+    def score(self, shape: Shape, snapshot: Snapshot, rows: Ints, k: Ints) -> Ints:
+        """How the strategy values the node with k pods of the shape."""
+        return self.strategy.score(shape, snapshot, rows, k)
+
+    def _requests(self, shape: Shape) -> list[tuple[str, int]]:
+        """What is tested, in the order in which it is reported: native resources, then the others by name."""
+        wanted = dict(shape.usage.requests)
+        native = [(name, wanted[name]) for name in _NATIVE if name in wanted]
+        return native + [item for item in wanted.items() if item[0] not in _NATIVE and not self._is_ignored(item[0])]
+
+    def _is_ignored(self, resource: str) -> bool:
+        group, slash, _ = resource.partition("/")
+        return resource in self.ignored or (bool(slash) and group in self.ignored_groups)
+
+
+def _statuses(plugin: str, texts: list[str], failed: Bools, hopeless: Bools) -> list[Status]:
+    """The status of each row; equal rows share one."""
+    patterns, places = np.unique(np.column_stack([failed, hopeless]), axis=0, return_inverse=True)
+    known = [
+        Status(plugin, tuple(text for text, bad in zip(texts, row, strict=False) if bad), resolvable=not row[-1])
+        for row in patterns.tolist()
+    ]
+    return [known[place] for place in places.reshape(-1).tolist()]

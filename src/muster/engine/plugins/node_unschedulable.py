@@ -1,0 +1,34 @@
+"""NodeUnschedulable: cordoned nodes take only pods that tolerate it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.arrays import Ints, Ints32
+from muster.engine.model import Status
+from muster.engine.profile import limited_to
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot
+from muster.engine.tolerations import NO_SCHEDULE, Taint
+
+CORDON = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
+_STATUS = Status("NodeUnschedulable", ("node(s) were unschedulable",), resolvable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUnschedulable:
+    """Upstream `nodeunschedulable/node_unschedulable.go`."""
+
+    name: str = "NodeUnschedulable"
+
+    def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
+        """Any number unless the node is cordoned and the pod does not tolerate that."""
+        if any(each.tolerates(CORDON) for each in shape.tolerations):
+            return limited_to(np.ones(len(snapshot), dtype=np.bool_))
+        return limited_to(~snapshot.table.unschedulable)
+
+    def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
+        """The same for all nodes."""
+        return [_STATUS] * len(rows)

@@ -1,0 +1,52 @@
+"""Scorer: the weighted sum of a profile's scores for one shape, as the closed rule of identical pods needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.arrays import Ints
+from muster.engine.profile import Normalisation, Profile, Weighted
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The nodes that hold the highest raw score of a normalised plugin: when all are full, the scale changes."""
+
+    rows: Ints
+
+
+class Scorer:
+    """Scores of one shape over the feasible nodes `rows` of a snapshot, valid while these stay feasible."""
+
+    def __init__(self, profile: Profile, shape: Shape, snapshot: Snapshot, rows: Ints) -> None:
+        self._shape = shape
+        self._snapshot = snapshot
+        self._dynamic: list[Weighted] = []
+        self._static = np.zeros(len(snapshot), dtype=np.int64)
+        self.peaks: list[Peak] = []
+        first = np.ones(len(rows), dtype=np.int64)
+        for weighted in profile.scores:
+            if weighted.plugin.static:
+                raw = weighted.plugin.score(shape, snapshot, rows, first)
+                self._static[rows] += weighted.weight * self._normalised(weighted.plugin.normalisation, raw, rows)
+            else:
+                self._dynamic.append(weighted)
+
+    def score(self, rows: Ints, k: Ints) -> Ints:
+        """int64[M]: the total of node rows[j] when it would receive its k[j]-th pod."""
+        total = self._static[rows]
+        for weighted in self._dynamic:
+            total += weighted.weight * weighted.plugin.score(self._shape, self._snapshot, rows, k)
+        return total
+
+    def _normalised(self, normalisation: Normalisation, raw: Ints, rows: Ints) -> Ints:
+        if normalisation is Normalisation.NONE or not len(raw):
+            return raw
+        highest = int(raw.max())
+        if highest > 0 and (raw != highest).any():
+            self.peaks.append(Peak(rows[raw == highest]))
+        return normalisation.scale(raw, highest)

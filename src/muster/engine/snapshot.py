@@ -1,0 +1,142 @@
+"""Snapshot: the cluster at one moment, read-only; Trial: a scratch copy of it in which pods are placed and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+
+from muster.engine.arrays import Ints, frozen
+from muster.engine.axis import ResourceAxis, widened
+from muster.engine.nodes import NodeRecord, NodeTable, build_table, carried
+from muster.engine.ports import PortTable
+from muster.engine.requests import Usage
+
+
+class Snapshot:
+    """Nodes and what their pods take. Arrays are read-only and shared; nothing of it changes after it was taken.
+
+    `requested` int64[N, R], the pods of the node in column `axis.PODS`; `scored` int64[N, 2] cpu and memory as scores
+    count them; `placed`: node name → pod key → what it takes (also of nodes that are not known).
+    """
+
+    __slots__ = ("placed", "ports", "requested", "scored", "table")
+
+    def __init__(
+        self,
+        table: NodeTable,
+        requested: Ints,
+        scored: Ints,
+        ports: PortTable,
+        placed: Mapping[str, Mapping[str, Usage]],
+    ) -> None:
+        self.table = table
+        self.requested = requested
+        self.scored = scored
+        self.ports = ports
+        self.placed = placed
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def axis(self) -> ResourceAxis:
+        """The resources of the columns."""
+        return self.table.axis
+
+    def free(self) -> Ints:
+        """int64[N, R]: what is left; negative where a node is overcommitted."""
+        return self.table.allocatable - self.requested
+
+    @contextmanager
+    def trial(self) -> Iterator[Trial]:
+        """A scratch copy. Whatever happens inside, this snapshot is as before; the trial is void afterwards."""
+        trial = Trial(self)
+        try:
+            yield trial
+        finally:
+            trial.close()
+
+    def with_nodes(self, records: Iterable[NodeRecord]) -> Snapshot:
+        """The same pods on another set of nodes; pods of nodes that are gone are not counted. For what-if questions."""
+        ordered = list(records)
+        axis = self.axis.extended(name for record in ordered for name, _ in record.allocatable)
+        table = build_table(ordered, axis, self.table)
+        requested, scored, ports = moved_usage(self, table)
+        frozen(requested)
+        frozen(scored)
+        return Snapshot(table, requested, scored, ports, self.placed)
+
+
+class Trial(Snapshot):
+    """A snapshot that can be written. Pods that are placed here need no key; only `remove` looks at keys."""
+
+    __slots__ = ()
+
+    def __init__(self, base: Snapshot) -> None:
+        super().__init__(base.table, base.requested.copy(), base.scored.copy(), base.ports.copy(), dict(base.placed))
+
+    def place(self, usage: Usage, row: int, count: int = 1) -> None:
+        """Adds `count` pods that take this to the node of that row (removes them, if negative)."""
+        self.place_many(usage, np.array([row], dtype=np.int64), np.array([count], dtype=np.int64))
+
+    def place_many(self, usage: Usage, rows: Ints, counts: Ints) -> None:
+        """Adds counts[j] pods to the node rows[j]; rows must be distinct."""
+        vector = self.axis.vector(usage.requests, pods=1)
+        self.requested[rows] += counts[:, None] * vector
+        self.scored[rows] += counts[:, None] * np.array(usage.scored, dtype=np.int64)
+        if usage.ports:
+            for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+                self.ports.add(row, usage.ports, count)
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Takes running pods away; keys that no node has are ignored."""
+        wanted = set(keys)
+        placed = dict(self.placed)
+        for node, pods in self.placed.items():
+            gone = wanted & pods.keys()
+            if not gone:
+                continue
+            row = self.table.index.get(node)
+            for key in gone if row is not None else ():
+                self.place(pods[key], int(row or 0), -1)
+            placed[node] = {key: usage for key, usage in pods.items() if key not in gone}
+        self.placed = placed
+
+    def close(self) -> None:
+        """Makes the trial unusable: its arrays are given up."""
+        empty = np.zeros((0, 0), dtype=np.int64)
+        self.requested, self.scored, self.placed = empty, empty, {}
+
+
+def moved_usage(old: Snapshot, table: NodeTable) -> tuple[Ints, Ints, PortTable]:
+    """`requested`, `scored` and `ports` of the old snapshot's pods for another table.
+
+    Rows of nodes that both tables have are copied, rows of new nodes are summed from the pods that wait for them.
+    """
+    rows, old_rows = carried(table, old.table)
+    requested = np.zeros((len(table), len(table.axis)), dtype=np.int64)
+    scored = np.zeros((len(table), 2), dtype=np.int64)
+    requested[rows] = widened(old.requested, len(table.axis))[old_rows]
+    scored[rows] = old.scored[old_rows]
+    ports = old.ports.moved(len(table), rows, old_rows)
+    known = old.table.index
+    for row, record in enumerate(table.records):
+        if record.name not in known and record.name in old.placed:
+            for usage in old.placed[record.name].values():
+                add_usage(table.axis, requested, scored, ports, row, usage, 1)
+    return requested, scored, ports
+
+
+def add_usage(
+    axis: ResourceAxis, requested: Ints, scored: Ints, ports: PortTable, row: int, usage: Usage, sign: int
+) -> None:
+    """Adds (sign 1) or takes away (-1) one pod on a row; the axis must have its resources."""
+    requested[row, 0] += sign
+    for name, amount in usage.requests:
+        requested[row, axis.columns[name]] += sign * amount
+    scored[row, 0] += sign * usage.scored[0]
+    scored[row, 1] += sign * usage.scored[1]
+    if usage.ports:
+        ports.add(row, usage.ports, sign)
