@@ -67,7 +67,7 @@ class PodGarbageCollector:
             since = now
         if now < since + QUARANTINE_S:
             return Result(requeue_after_s=since + QUARANTINE_S - now, memory=since)
-        if state.live(_read_node(pod)) is not None:
+        if not state.was_read(_read_node(pod)) or state.live(_read_node(pod)) is not None:
             return Result(requeue_after_s=QUARANTINE_S, memory=now)
         why = disruption(pod, now, "DeletionByPodGC", "PodGC: node no longer exists", phase="Failed")
         return Result(_fail_and_delete(pod, why))

@@ -46,6 +46,10 @@ class Watched:
         """The objects of one namespace."""
         return list(self._by_namespace.get(namespace, {}).values())
 
+    def any_in_namespace(self, namespace: str) -> bool:
+        """Whether a namespace has any of these objects."""
+        return namespace in self._by_namespace
+
     def on_node(self, name: str) -> list[Object]:
         """The objects whose `spec.nodeName` is that node."""
         return list(self._by_node.get(name, {}).values())
@@ -124,6 +128,10 @@ class State:
     def live(self, read: Read) -> Object | None:
         """What the server answered to a read that `Controller.reads` asked for; None if there is no such object."""
         return self._live[read]
+
+    def was_read(self, read: Read) -> bool:
+        """Whether `reads` asked for that object (it may not have, if the informers changed since)."""
+        return read in self._live
 
     def with_live(self, live: Mapping[Read, Object | None]) -> State:
         """The same state together with what was read from the server."""
