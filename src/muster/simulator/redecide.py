@@ -8,8 +8,7 @@ from functools import cached_property
 from muster.api.codec import Object, Objects
 from muster.api.meta import key_of, name_of
 from muster.engine.decide import decide
-from muster.engine.explain import explain
-from muster.engine.model import GroupRequest, Infeasible, Member, Placed
+from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed, Undecided
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
 from muster.simulator.groups import ENDED, GroupView, phase_of
@@ -32,7 +31,7 @@ class Judge:
         if isinstance(decision, Placed) and decision.placements:
             return "Pending", None
         name = "Unschedulable" if isinstance(decision, Infeasible | Placed) else "Undecided"
-        return name, explain(self._snapshot, request, decision)
+        return name, _explanation(decision)
 
     def topology_of(self, group: GroupView) -> dict[str, str]:
         """The domain of each topology key that the group asks for, where its members are in one."""
@@ -62,3 +61,16 @@ class Judge:
     @cached_property
     def _snapshot(self) -> Snapshot:
         return self._state.snapshot()
+
+
+def _explanation(decision: Decision) -> Object | None:
+    diagnosis = decision.diagnosis
+    if diagnosis is None:
+        return None
+    summary = diagnosis.text()
+    if isinstance(decision, Infeasible):
+        summary = decision.proof
+    elif isinstance(decision, Undecided):
+        summary = decision.reason
+    reasons = [{"reason": reason, "count": count} for reason, count in diagnosis.reasons]
+    return {"summary": summary, "reasons": reasons, "changes": []}
