@@ -62,11 +62,7 @@ def node_events(old: Object | None, new: Object) -> frozenset[ClusterEvent]:
 
 def usage_differs(old: Object, new: Object) -> bool:
     """Whether what an assigned pod uses, or how others see it (labels), may be different."""
-    return (
-        old["spec"] != new["spec"]
-        or _labels(old) != _labels(new)
-        or _resources_in_status(old) != _resources_in_status(new)
-    )
+    return request_differs(old, new) or bool(_resources_in_status(old) != _resources_in_status(new))
 
 
 def request_differs(old: Object, new: Object) -> bool:

@@ -1,0 +1,328 @@
+"""What the scheduler knows of the cluster: nodes, pods by group, and what is assumed but not yet seen bound.
+
+Informer changes go in, `Effects` come out: what may have become schedulable. Terminal pods count for nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from muster.api.codec import Object
+from muster.api.groups import GroupRef, GroupTerms, find_terms, group_of
+from muster.api.meta import key_of, name_of, uid_of
+from muster.client.informer import Change
+from muster.engine.shape import Shape
+from muster.engine.state import ClusterState
+from muster.scheduler.changes import (
+    ClusterEvent,
+    is_leaving,
+    is_terminal,
+    node_events,
+    request_differs,
+    usage_differs,
+)
+
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+
+MemberOrder = tuple[int, str, int, tuple[tuple[int, int, str], ...]]
+"""Priority descending, creation time, completion index, name (numbers in it by value)."""
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """A live pod. `node` is where it is assigned, or `assumed` to be while its binding is on the way."""
+
+    key: str
+    pod: Object
+    ref: GroupRef | None
+    ours: bool
+    order: MemberOrder
+    node: str = ""
+    assumed: bool = False
+
+    @property
+    def priority(self) -> int:
+        """`spec.priority`, 0 without."""
+        return -self.order[0]
+
+    @property
+    def created(self) -> str:
+        """`metadata.creationTimestamp`, which sorts as text."""
+        return self.order[1]
+
+
+@dataclass(slots=True)
+class Members:
+    """The live pods of one group. A pending pod that is leaving (deleted, disrupted) is in neither set."""
+
+    ref: GroupRef
+    pending: dict[str, PodRecord] = field(default_factory=dict)
+    scheduled: dict[str, PodRecord] = field(default_factory=dict)
+    gated: dict[str, PodRecord] = field(default_factory=dict)
+    scheduler_names: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def known(self) -> int:
+        """How many members exist, wherever they are."""
+        return len(self.pending) + len(self.scheduled)
+
+    def to_place(self) -> list[PodRecord]:
+        """Our pending members in the order in which they are placed."""
+        return sorted((record for record in self.pending.values() if record.ours), key=lambda record: record.order)
+
+
+@dataclass(slots=True)
+class Effects:
+    """What a batch of changes may have made possible. Dicts serve as sets that keep their order.
+
+    `pods`: plain pods that are new, changed or gone. `groups`: groups to examine again; True: to try again as well.
+    `nodes`: events by the node that they happened to.
+    """
+
+    pods: dict[str, None] = field(default_factory=dict)
+    groups: dict[str, bool] = field(default_factory=dict)
+    nodes: dict[str, set[ClusterEvent]] = field(default_factory=dict)
+
+    def touch_group(self, key: str, *, retry: bool = False) -> None:
+        self.groups[key] = self.groups.get(key, False) or retry
+
+    def touch_node(self, name: str, events: Iterable[ClusterEvent]) -> None:
+        found = set(events)
+        if found:
+            self.nodes.setdefault(name, set()).update(found)
+
+    def __bool__(self) -> bool:
+        return bool(self.pods or self.groups or self.nodes)
+
+
+class SchedulerCache:
+    """Objects by key, members by group, and the engine's view of nodes and usage (`state`)."""
+
+    def __init__(self, scheduler_names: frozenset[str], *, pod_by_pod: bool = False) -> None:
+        self.state = ClusterState()
+        self.pods: dict[str, PodRecord] = {}
+        self.nodes: dict[str, Object] = {}
+        self.groups: dict[str, Members] = {}
+        self.pod_groups: dict[str, Object] = {}
+        self.workloads: dict[str, Object] = {}
+        self._scheduler_names = scheduler_names
+        self._pod_by_pod = pod_by_pod
+        self._groups_of_object: dict[tuple[bool, str], dict[str, None]] = {}
+        self._effects = Effects()
+
+    def take_effects(self) -> Effects:
+        """What changed since the last call."""
+        effects, self._effects = self._effects, Effects()
+        return effects
+
+    def terms(self, ref: GroupRef) -> GroupTerms | None:
+        """What the group asks for; None while its PodGroup, Workload or template is missing."""
+        return find_terms(ref, self.pod_groups, self.workloads)
+
+    def shape(self, record: PodRecord) -> Shape:
+        """The shape of a pod."""
+        return self.state.shape_of(record.pod)
+
+    def apply_nodes(self, changes: Iterable[Change]) -> None:
+        """Take over changes of nodes; heartbeats cost a comparison."""
+        for change in changes:
+            name = name_of(change.object)
+            if change.new is None:
+                self._remove_node(name)
+            else:
+                self._set_node(name, change.new)
+
+    def apply_pods(self, changes: Iterable[Change]) -> None:
+        """Take over changes of pods."""
+        for change in changes:
+            if change.new is None or is_terminal(change.new):
+                self._drop_pod(key_of(change.object))
+            else:
+                self._see_pod(change.new)
+
+    def apply_pod_groups(self, changes: Iterable[Change]) -> None:
+        """Take over changes of PodGroups: a new one, or a lower minCount, may release held members."""
+        self._apply_group_objects(self.pod_groups, changes, is_pod_group=True)
+
+    def apply_workloads(self, changes: Iterable[Change]) -> None:
+        """Take over changes of Workloads (only v1alpha1 pods look at them)."""
+        self._apply_group_objects(self.workloads, changes, is_pod_group=False)
+
+    def assume(self, key: str, node: str) -> None:
+        """Count a pending pod on a node before the API server knows; `forget` undoes it."""
+        record = self.pods[key]
+        self._move(record, node, assumed=True)
+
+    def forget(self, key: str) -> bool:
+        """Undo `assume`, unless the pod is seen bound or gone meanwhile; whether it is pending again."""
+        record = self.pods.get(key)
+        if record is None or not record.assumed:
+            return False
+        self._move(record, "", assumed=False)
+        self._touch(record, retry=True)
+        return True
+
+    def _set_node(self, name: str, node: Object) -> None:
+        old = self.nodes.get(name)
+        self.nodes[name] = node
+        if self.state.set_node(node):
+            self._effects.touch_node(name, node_events(old, node))
+
+    def _remove_node(self, name: str) -> None:
+        self.nodes.pop(name, None)
+        self.state.remove_node(name)
+
+    def _see_pod(self, pod: Object) -> None:
+        key = key_of(pod)
+        record = self.pods.get(key)
+        if record is not None and uid_of(record.pod) != uid_of(pod):
+            self._drop_pod(key)
+            record = None
+        if record is None:
+            self._add_pod(key, pod)
+        else:
+            self._update_pod(record, pod)
+
+    def _add_pod(self, key: str, pod: Object) -> None:
+        spec = pod["spec"]
+        ref = None if self._pod_by_pod else group_of(pod)
+        record = PodRecord(key, pod, ref, self._is_ours(pod), _member_order(pod))
+        self.pods[key] = record
+        self._enter(record, spec.get("nodeName") or "", assumed=False)
+        self._touch(record, retry=True)
+
+    def _update_pod(self, record: PodRecord, pod: Object) -> None:
+        old, record.pod = record.pod, pod
+        node = pod["spec"].get("nodeName") or ""
+        if node:
+            if record.node == node:
+                record.assumed = False
+                self._update_usage(record, old, pod)
+            else:
+                self._move(record, node, assumed=False)
+                self._touch(record)
+        elif not record.node and (request_differs(old, pod) or is_leaving(old) != is_leaving(pod)):
+            self._move(record, "", assumed=False)
+            self._touch(record, retry=True)
+
+    def _update_usage(self, record: PodRecord, old: Object, new: Object) -> None:
+        if usage_differs(old, new):
+            self.state.add_pod(record.key, new, record.node)
+            self._effects.touch_node(record.node, (ClusterEvent.POD_REMOVED,))
+
+    def _drop_pod(self, key: str) -> None:
+        record = self.pods.pop(key, None)
+        if record is None:
+            return
+        freed = record.node
+        self._leave(record)
+        if freed:
+            self._effects.touch_node(freed, (ClusterEvent.POD_REMOVED,))
+        self._touch(record)
+
+    def _move(self, record: PodRecord, node: str, *, assumed: bool) -> None:
+        freed = record.node
+        self._leave(record)
+        self._enter(record, node, assumed=assumed)
+        if freed and freed != node and not assumed:
+            self._effects.touch_node(freed, (ClusterEvent.POD_REMOVED,))
+
+    def _enter(self, record: PodRecord, node: str, *, assumed: bool) -> None:
+        record.node, record.assumed = node, assumed
+        members = self._members(record.ref) if record.ref is not None else None
+        if node:
+            self.state.add_pod(record.key, record.pod, node)
+        elif is_leaving(record.pod):
+            members = None
+        if members is None:
+            return
+        (members.scheduled if node else members.pending)[record.key] = record
+        members.scheduler_names[_scheduler_name(record.pod)] += 1
+        if not node and record.pod["spec"].get("schedulingGates"):
+            members.gated[record.key] = record
+
+    def _leave(self, record: PodRecord) -> None:
+        if record.node:
+            self.state.remove_pod(record.key)
+        members = self.groups.get(record.ref.key) if record.ref is not None else None
+        if members is None:
+            return
+        members.gated.pop(record.key, None)
+        left = members.pending.pop(record.key, None) or members.scheduled.pop(record.key, None)
+        if left is not None:
+            name = _scheduler_name(left.pod)
+            members.scheduler_names[name] -= 1
+            if not members.scheduler_names[name]:
+                del members.scheduler_names[name]
+
+    def _touch(self, record: PodRecord, *, retry: bool = False) -> None:
+        if record.ref is not None:
+            self._effects.touch_group(record.ref.key, retry=retry)
+        else:
+            self._effects.pods[record.key] = None
+
+    def _members(self, ref: GroupRef) -> Members:
+        members = self.groups.get(ref.key)
+        if members is None:
+            members = self.groups[ref.key] = Members(ref)
+            self._groups_of_object.setdefault((ref.is_pod_group, ref.object_key), {})[ref.key] = None
+        return members
+
+    def discard_group_if_empty(self, key: str) -> None:
+        """Forget the members of a group that has none left."""
+        members = self.groups.get(key)
+        if members is None or members.known:
+            return
+        del self.groups[key]
+        index = (members.ref.is_pod_group, members.ref.object_key)
+        self._groups_of_object[index].pop(key, None)
+        if not self._groups_of_object[index]:
+            del self._groups_of_object[index]
+
+    def _apply_group_objects(
+        self, objects: dict[str, Object], changes: Iterable[Change], *, is_pod_group: bool
+    ) -> None:
+        for change in changes:
+            key = key_of(change.object)
+            concerned = list(self._groups_of_object.get((is_pod_group, key), ()))
+            before = {group: self.terms(self.groups[group].ref) for group in concerned}
+            if change.new is None:
+                objects.pop(key, None)
+            else:
+                objects[key] = change.new
+            for group, old in before.items():
+                new = self.terms(self.groups[group].ref)
+                if old != new:
+                    self._effects.touch_group(group, retry=_is_relaxed(old, new))
+
+    def _is_ours(self, pod: Object) -> bool:
+        return _scheduler_name(pod) in self._scheduler_names
+
+
+def _is_relaxed(old: GroupTerms | None, new: GroupTerms | None) -> bool:
+    """Whether a group may be schedulable under the new terms though it was not under the old ones."""
+    if new is None or old is None:
+        return new is not None
+    return new.min_count < old.min_count or new.topology_key != old.topology_key or new.priority != old.priority
+
+
+def _scheduler_name(pod: Object) -> str:
+    name: str = pod["spec"].get("schedulerName") or "default-scheduler"
+    return name
+
+
+def _member_order(pod: Object) -> MemberOrder:
+    metadata: Mapping[str, Object] = pod["metadata"]
+    index = str((metadata.get("annotations") or {}).get(COMPLETION_INDEX, ""))
+    created = str(metadata.get("creationTimestamp") or "")
+    priority = int(pod["spec"].get("priority") or 0)
+    return (-priority, created, int(index) if index.isdecimal() else -1, natural(name_of(pod)))
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """A sort key that puts `worker-2` before `worker-10`."""
+    parts = re.findall(r"\d+|\D+", name)
+    return tuple((0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts)

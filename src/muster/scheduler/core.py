@@ -1,0 +1,272 @@
+"""The scheduler as a state machine: changes of objects in, verdicts and holds out. Synchronous; time is passed in.
+
+The service feeds it (`apply`), asks what to do (`settle`, `decide`) and reports how bindings went (`bound`,
+`bind_failed`). It never waits, writes or reads a clock, so a whole history can be replayed on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from muster.api.groups import GroupRef
+from muster.engine.decide import decide
+from muster.engine.defaults import DEFAULT_PROFILE
+from muster.engine.model import Member
+from muster.scheduler.cache import Effects, Members, PodRecord, SchedulerCache
+from muster.scheduler.changes import CONCERNS, NODE_LOCAL_PLUGINS, ClusterEvent, is_leaving
+from muster.scheduler.cycle import Ask, Signature, Verdict, failure, request_of, runs, verdicts
+from muster.scheduler.options import SchedulerOptions
+from muster.scheduler.pre_enqueue import GroupFacts, Hold, hold_of_group, is_gated
+from muster.scheduler.queue import SchedulingQueue
+from muster.scheduler.waiting import ANY, Pool
+
+POD = "pod:"
+GROUP = "group:"
+
+FEW_NODES = 64
+"""Up to so many changed nodes are looked at alone, not as a part of the whole table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A group that PreEnqueue holds, in words that differ from the last ones, and our members that wait with it."""
+
+    ref: GroupRef
+    hold: Hold
+
+
+@dataclass(slots=True)
+class SchedulerCore:
+    """Cache, queue and the rules between them."""
+
+    options: SchedulerOptions
+    cache: SchedulerCache = field(init=False)
+    queue: SchedulingQueue = field(init=False)
+    holds: dict[str, Hold] = field(default_factory=dict)
+    _bind_errors: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.cache = SchedulerCache(self.options.scheduler_names, pod_by_pod=self.options.pod_by_pod)
+        self.queue = SchedulingQueue(self.options.backoff, flush_after_s=self.options.flush_after_s)
+
+    def settle(self, now: float) -> list[Held]:
+        """Move entities for what changed since the last call; the groups that are held for a new reason."""
+        effects = self.cache.take_effects()
+        held = [news for entity in self._by_age(effects) if (news := self._settle_entity(entity, effects, now))]
+        self._wake_for_nodes(effects, now)
+        return held
+
+    def decide(self, now: float) -> list[Verdict]:
+        """Try the entities that are next; placements are assumed, everything else is back in the queue."""
+        asks = [ask for key in self.queue.pop(now, self.options.batch) if (ask := self._ask(key, now)) is not None]
+        result: list[Verdict] = []
+        for run in runs(asks):
+            result += self._decide_run(run, now)
+        return result
+
+    def bound(self, pod: str) -> None:
+        """The API server has bound a pod that was assumed."""
+        self._bind_errors.pop(self._entity_of(pod), None)
+
+    def bind_failed(self, pod: str, now: float) -> None:
+        """A pod that was assumed cannot be bound there: it is pending again, and its entity retried after a backoff.
+
+        Other members of its group that are bound or on the way stay: the group decides about the rest with them
+        counted as scheduled.
+        """
+        record = self.cache.pods.get(pod)
+        if record is None or not self.cache.forget(pod):
+            return
+        entity = self._entity_of(pod)
+        if entity not in self.queue and record.ours:
+            errors = self._bind_errors.get(entity, 0)
+            self._bind_errors[entity] = errors + 1
+            self.queue.fail(entity, self._priority(record), now, errors=errors)
+
+    def is_satisfied(self, group: str) -> bool:
+        """Whether at least minCount members of the group have a node."""
+        members = self.cache.groups.get(group)
+        terms = self.cache.terms(members.ref) if members is not None else None
+        return members is not None and terms is not None and len(members.scheduled) >= terms.min_count
+
+    def hold_of(self, group: str) -> Hold | None:
+        """What PreEnqueue holds the group for; None if it is not held."""
+        return self.holds.get(GROUP + group)
+
+    def waiting_members(self, group: str) -> list[PodRecord]:
+        """Our members that PreEnqueue holds with their group, in order; those with gates of their own are left out."""
+        members = self.cache.groups.get(group)
+        if members is None or GROUP + group not in self.holds:
+            return []
+        return [record for record in members.to_place() if record.key not in members.gated]
+
+    # -- PreEnqueue --------------------------------------------------------------------------------------------------
+
+    def _by_age(self, effects: Effects) -> list[str]:
+        """The touched entities, oldest first, so that a restart finds the order that there was before."""
+        aged = [(self._pod_created(key), POD + key) for key in effects.pods]
+        aged += [(self._group_created(key), GROUP + key) for key in effects.groups]
+        return [entity for _, entity in sorted(aged, key=lambda item: item[0])]
+
+    def _pod_created(self, key: str) -> str:
+        record = self.cache.pods.get(key)
+        return "" if record is None else record.created
+
+    def _group_created(self, key: str) -> str:
+        members = self.cache.groups.get(key)
+        return "" if members is None else next((record.created for record in members.pending.values()), "")
+
+    def _settle_entity(self, entity: str, effects: Effects, now: float) -> Held | None:
+        if entity.startswith(POD):
+            self._settle_pod(entity, now)
+            return None
+        key = entity.removeprefix(GROUP)
+        members = self.cache.groups.get(key)
+        hold = None if members is None else self._settle_group(members, effects.groups[key], now)
+        if members is not None:
+            self.cache.discard_group_if_empty(key)
+        return None if members is None or hold is None else Held(members.ref, hold)
+
+    def _settle_pod(self, entity: str, now: float) -> None:
+        record = self.cache.pods.get(entity.removeprefix(POD))
+        if record is None or record.node or not record.ours or is_leaving(record.pod):
+            self.queue.remove(entity, now)
+            if record is None:
+                self._bind_errors.pop(entity, None)
+        elif is_gated(record.pod):
+            self.queue.hold(entity, record.priority, now)
+        else:
+            self.queue.add(entity, record.priority, now)
+
+    def _settle_group(self, members: Members, retry: bool, now: float) -> Hold | None:
+        """Gate, enqueue or drop the group's entity; why it is held, if that is news to some member."""
+        entity = GROUP + members.ref.key
+        if not any(record.ours for record in members.pending.values()):
+            self.queue.remove(entity, now)
+            self.holds.pop(entity, None)
+            if not members.known:
+                self._bind_errors.pop(entity, None)
+            return None
+        hold = hold_of_group(self._facts(members))
+        priority = self._group_priority(members)
+        if hold is not None:
+            self.queue.hold(entity, priority, now)
+            is_news = retry or self.holds.get(entity) != hold
+            self.holds[entity] = hold
+            return hold if is_news else None
+        was_held = self.holds.pop(entity, None) is not None
+        if retry or was_held or entity not in self.queue:
+            self.queue.add(entity, priority, now)
+        return None
+
+    def _facts(self, members: Members) -> GroupFacts:
+        ref = members.ref
+        return GroupFacts(
+            ref,
+            self.cache.terms(ref),
+            members.known,
+            tuple(members.gated),
+            tuple(members.scheduler_names),
+            has_workload=not ref.is_pod_group and ref.object_key in self.cache.workloads,
+        )
+
+    def _group_priority(self, members: Members) -> int:
+        terms = self.cache.terms(members.ref)
+        if terms is not None and terms.priority is not None:
+            return terms.priority
+        return max((record.priority for record in members.pending.values()), default=0)
+
+    # -- requeue -----------------------------------------------------------------------------------------------------
+
+    def _wake_for_nodes(self, effects: Effects, now: float) -> None:
+        """Wake what the events on nodes can help: a test a pool and kind of event, never one a pending pod."""
+        nodes_by_events: dict[frozenset[ClusterEvent], list[str]] = {}
+        for node, events in effects.nodes.items():
+            if node in self.cache.nodes:
+                nodes_by_events.setdefault(frozenset(events), []).append(node)
+        for kinds, nodes in nodes_by_events.items():
+            plugins = sorted(frozenset[str]().union(*(CONCERNS[kind] for kind in kinds)))
+            label = min(kind.value for kind in kinds)
+            for pool in self.queue.waiting_for(plugins):
+                self._wake_pool(pool, nodes, label, now)
+
+    def _wake_pool(self, pool: Pool, nodes: list[str], event: str, now: float) -> None:
+        signature = pool.signature
+        assert isinstance(signature, Signature)
+        if ANY in pool.waits_for:
+            self.queue.wake(signature, 1, now, event)
+            return
+        room = self._room(signature, nodes)
+        if room == 0:
+            self.queue.widen(pool, NODE_LOCAL_PLUGINS)
+        else:
+            self.queue.wake(signature, room if signature.is_one_pod else 1, now, event)
+
+    def _room(self, signature: Signature, nodes: list[str]) -> int:
+        """How many pods of the signature's shapes fit on these nodes now, each shape for itself."""
+        snapshot = self.cache.state.snapshot()
+        table = snapshot.table
+        if len(nodes) <= FEW_NODES:
+            snapshot = snapshot.with_nodes(table.records[table.index[node]] for node in nodes)
+            table = snapshot.table
+        rows = [table.index[node] for node in nodes]
+        return sum(int(DEFAULT_PROFILE.count(shape, snapshot)[rows].sum()) for shape, _ in signature.members)
+
+    # -- attempts ----------------------------------------------------------------------------------------------------
+
+    def _ask(self, entity: str, now: float) -> Ask | None:
+        """The question that an entity asks now; one that has nothing to ask leaves the queue."""
+        ask = self._pod_ask(entity) if entity.startswith(POD) else self._group_ask(entity)
+        if ask is None:
+            self.queue.finish(entity, now)
+        return ask
+
+    def _pod_ask(self, entity: str) -> Ask | None:
+        record = self.cache.pods.get(entity.removeprefix(POD))
+        if record is None or record.node:
+            return None
+        return Ask(entity, record.priority, (self._member(record),))
+
+    def _group_ask(self, entity: str) -> Ask | None:
+        members = self.cache.groups.get(entity.removeprefix(GROUP))
+        terms = None if members is None else self.cache.terms(members.ref)
+        if members is None or terms is None:
+            return None
+        pending = tuple(self._member(record) for record in members.to_place())
+        if not pending:
+            return None
+        priority = self._group_priority(members)
+        return Ask(entity, priority, pending, members.ref, terms.min_count, len(members.scheduled))
+
+    def _member(self, record: PodRecord) -> Member:
+        return Member(record.key, self.cache.shape(record))
+
+    def _decide_run(self, run: list[Ask], now: float) -> list[Verdict]:
+        try:
+            result = verdicts(run, decide(self.cache.state.snapshot(), request_of(run)))
+        except Exception as error:  # a fault in one decision must not stop the others; the verdict reports it
+            result = [failure(ask, f"{type(error).__name__}: {error}") for ask in run]
+        for verdict in result:
+            self._carry_out(verdict, now)
+        return result
+
+    def _carry_out(self, verdict: Verdict, now: float) -> None:
+        entity, rejection = verdict.ask.entity, verdict.rejection
+        for placement in verdict.placements:
+            self.cache.assume(placement.pod, placement.node)
+        if rejection is None:
+            self.queue.finish(entity, now)
+        elif verdict.placements:
+            self.queue.again(entity, now)
+        elif rejection.signature is None:
+            self.queue.fail(entity, verdict.ask.priority, now)
+        else:
+            self.queue.reject(entity, rejection.signature, rejection.waits_for, now)
+
+    def _entity_of(self, pod: str) -> str:
+        record = self.cache.pods.get(pod)
+        return GROUP + record.ref.key if record is not None and record.ref is not None else POD + pod
+
+    def _priority(self, record: PodRecord) -> int:
+        members = self.cache.groups.get(record.ref.key) if record.ref is not None else None
+        return record.priority if members is None else self._group_priority(members)

@@ -1,0 +1,161 @@
+"""From ready entities to requests to the engine, and from its decisions to verdicts. Pure.
+
+Plain pods that are next to each other in queue order, of one shape and one priority, are decided in one pass of the
+engine (opportunistic batching): a request of many members with min_count 1 places the first k of them that fit exactly
+as one request each would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from muster.api.groups import GroupRef
+from muster.engine.model import Decision, Diagnosis, GroupRequest, Member, Placed, Placement, Undecided
+from muster.engine.shape import Shape
+from muster.scheduler.changes import waits_for
+
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What an entity asks, whoever it is: entities with one signature fit or do not fit together.
+
+    `members` are the shapes with their counts in the order of first appearance; `need` of them must be placed at least.
+    """
+
+    members: tuple[tuple[Shape, int], ...]
+    need: int
+
+    @property
+    def is_one_pod(self) -> bool:
+        """Whether one more place for the shape is all that it takes."""
+        return len(self.members) == 1 and self.members[0][1] == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A ready entity: a plain pod (`ref` None, one member) or the pending members of a group."""
+
+    entity: str
+    priority: int
+    members: tuple[Member, ...]
+    ref: GroupRef | None = None
+    min_count: int = 1
+    scheduled: int = 0
+
+    @property
+    def signature(self) -> Signature:
+        counts: dict[Shape, int] = {}
+        for member in self.members:
+            counts[member.shape] = counts.get(member.shape, 0) + 1
+        return Signature(tuple(counts.items()), max(1, self.min_count - self.scheduled))
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Members that got no node in this attempt, why, and what they wait for."""
+
+    pods: tuple[str, ...]
+    reason: str
+    message: str
+    signature: Signature | None = None
+    waits_for: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an attempt gave for one entity. A group may have both placements and a rejection of the others."""
+
+    ask: Ask
+    placements: tuple[Placement, ...] = ()
+    rejection: Rejection | None = None
+
+
+def runs(asks: Iterable[Ask]) -> list[list[Ask]]:
+    """The asks in order, with neighbours that can be decided in one pass put together."""
+    result: list[list[Ask]] = []
+    for ask in asks:
+        if result and _joins(result[-1][0], ask):
+            result[-1].append(ask)
+        else:
+            result.append([ask])
+    return result
+
+
+def request_of(run: Sequence[Ask]) -> GroupRequest:
+    """The question to the engine that stands for a run."""
+    first = run[0]
+    if len(run) > 1:
+        return GroupRequest(first.entity, tuple(ask.members[0] for ask in run), min_count=1)
+    return GroupRequest(first.entity, first.members, first.min_count, first.scheduled)
+
+
+def verdicts(run: Sequence[Ask], decision: Decision) -> list[Verdict]:
+    """What the engine's answer means for each entity of a run."""
+    if len(run) == 1:
+        return [_verdict(run[0], decision)]
+    if not isinstance(decision, Placed):
+        return [_verdict(ask, decision) for ask in run]
+    placed = {placement.pod: placement for placement in decision.placements}
+    result = []
+    for ask in run:
+        placement = placed.get(ask.members[0].key)
+        if placement is not None:
+            result.append(Verdict(ask, (placement,)))
+        else:
+            result.append(Verdict(ask, (), _rejection(ask, _keys(ask), _fit_error(decision.diagnosis), decision)))
+    return result
+
+
+def failure(ask: Ask, error: str) -> Verdict:
+    """The attempt ended in an internal error: nothing is known about any member."""
+    return Verdict(ask, (), Rejection(_keys(ask), SCHEDULER_ERROR, error))
+
+
+def _joins(first: Ask, ask: Ask) -> bool:
+    plain = first.ref is None and ask.ref is None
+    return plain and first.priority == ask.priority and first.members[0].shape == ask.members[0].shape
+
+
+def _keys(ask: Ask) -> tuple[str, ...]:
+    return tuple(member.key for member in ask.members)
+
+
+def _verdict(ask: Ask, decision: Decision) -> Verdict:
+    if isinstance(decision, Placed):
+        if not decision.placements:
+            return Verdict(ask, (), _rejection(ask, _keys(ask), _message(ask, decision), decision))
+        if not decision.unplaced:
+            return Verdict(ask, decision.placements)
+        rest = _rejection(ask, decision.unplaced, _message(ask, decision), decision)
+        return Verdict(ask, decision.placements, rest)
+    return Verdict(ask, (), _rejection(ask, _keys(ask), _message(ask, decision), decision))
+
+
+def _rejection(ask: Ask, pods: tuple[str, ...], message: str, decision: Decision) -> Rejection:
+    diagnosis = decision.diagnosis
+    plugins = frozenset() if diagnosis is None or isinstance(decision, Undecided) else diagnosis.plugins
+    return Rejection(pods, UNSCHEDULABLE, message, ask.signature, waits_for(plugins))
+
+
+def _message(ask: Ask, decision: Decision) -> str:
+    """The fit error, and for a group what that means for it."""
+    fit_error = _fit_error(decision.diagnosis)
+    if ask.ref is None:
+        return fit_error
+    return f"{fit_error} {_group_message(ask, decision)}".strip()
+
+
+def _group_message(ask: Ask, decision: Decision) -> str:
+    if isinstance(decision, Placed):
+        return ""
+    why = decision.reason if isinstance(decision, Undecided) else decision.proof
+    verdict = "undecided" if isinstance(decision, Undecided) else "unschedulable"
+    return f"pod group {ask.ref.key if ask.ref else ask.entity} is {verdict}: {why}"
+
+
+def _fit_error(diagnosis: Diagnosis | None) -> str:
+    return "" if diagnosis is None else diagnosis.text()

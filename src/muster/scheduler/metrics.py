@@ -1,0 +1,63 @@
+"""Prometheus metrics under kube-scheduler's names. Durations are measured with the clock that is passed in."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from muster.scheduler.cycle import SCHEDULER_ERROR, Verdict
+from muster.scheduler.queue import Place, SchedulingQueue
+
+_BUCKETS = tuple(0.001 * 2**power for power in range(15))
+
+
+class SchedulerMetrics:
+    """The counters and histograms; one instance a registry."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        registry = registry if registry is not None else CollectorRegistry()
+        self._attempts = Counter(
+            "scheduler_schedule_attempts", "Attempts to schedule pods, by result", ["result"], registry=registry
+        )
+        self._group_attempts = Counter(
+            "scheduler_podgroup_schedule_attempts",
+            "Attempts to schedule groups, by result",
+            ["result"],
+            registry=registry,
+        )
+        self._algorithm = Histogram(
+            "scheduler_scheduling_algorithm_duration_seconds",
+            "Time to decide about one batch of ready entities",
+            registry=registry,
+            buckets=_BUCKETS,
+        )
+        self._pending = Gauge(
+            "scheduler_pending_entities", "Groups and plain pods that wait, by queue", ["queue"], registry=registry
+        )
+        self._incoming = Counter(
+            "scheduler_queue_incoming_pods", "Moves between queues", ["queue", "event"], registry=registry
+        )
+        self._exported: dict[tuple[str, str], int] = {}
+
+    def decided(self, verdicts: list[Verdict], seconds: float) -> None:
+        """Count the attempts of one batch."""
+        self._algorithm.observe(seconds)
+        for verdict in verdicts:
+            if verdict.placements:
+                self._attempts.labels("scheduled").inc(len(verdict.placements))
+            if verdict.rejection is not None:
+                self._attempts.labels(_result(verdict)).inc(len(verdict.rejection.pods))
+            if verdict.ask.ref is not None:
+                self._group_attempts.labels("scheduled" if verdict.placements else _result(verdict)).inc()
+
+    def observe(self, queue: SchedulingQueue) -> None:
+        """Export how long the queues are and what moved since the last call."""
+        for place in Place:
+            self._pending.labels(place.value).set(queue.count(place))
+        for key, count in queue.moves.items():
+            self._incoming.labels(*key).inc(count - self._exported.get(key, 0))
+            self._exported[key] = count
+
+
+def _result(verdict: Verdict) -> str:
+    failed = verdict.rejection is not None and verdict.rejection.reason == SCHEDULER_ERROR
+    return "error" if failed else "unschedulable"

@@ -1,0 +1,185 @@
+"""Tell people what was decided: conditions of pods and groups, events. After the binds, latest state only, droppable.
+
+Source of the rules: workload-api.md 1.5 (group condition: True is for ever, equal content is not written twice), 3.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster.api.codec import Object
+from muster.api.groups import INITIALLY_SCHEDULED
+from muster.api.meta import condition, name_of, namespace_of
+from muster.api.resource import POD_GROUPS, PODS, Resource
+from muster.client.client import Client
+from muster.client.events import EventRecorder
+from muster.client.transport import STRATEGIC_MERGE_PATCH, ClientError
+from muster.clock import Clock, rfc3339, wait
+from muster.scheduler.cache import PodRecord
+
+POD_SCHEDULED = "PodScheduled"
+REPEAT_EVENT_S = 300.0
+BUSY_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How a condition should read."""
+
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    about: Object
+    type: str
+    reason: str
+    message: str
+
+
+class Reporter:
+    """Writes conditions and passes events on while no binding is under way (`idle`), else a few a second.
+
+    `pods` and `pod_groups` are the scheduler's live views: what is written is compared with them at the last moment.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        events: EventRecorder,
+        idle: asyncio.Event,
+        pods: Mapping[str, PodRecord],
+        pod_groups: Mapping[str, Object],
+        *,
+        limit: int = 20_000,
+        concurrency: int = 8,
+    ) -> None:
+        self.dropped = 0
+        self._client = client
+        self._clock = clock
+        self._recorder = events
+        self._idle = idle
+        self._pods = pods
+        self._pod_groups = pod_groups
+        self._limit = limit
+        self._concurrency = concurrency
+        self._wanted: dict[tuple[Resource, str], Wanted] = {}
+        self._events: deque[_Event] = deque()
+        self._said: dict[str, tuple[str, float]] = {}
+        self._arrived = asyncio.Event()
+
+    def pod(self, key: str, reason: str, message: str) -> None:
+        """The pod should say PodScheduled=False with these words."""
+        self._want(PODS, key, Wanted("False", reason, message))
+
+    def group(self, key: str, status: str, reason: str, message: str) -> None:
+        """The PodGroup should say whether it was scheduled initially; a group without such an object says nothing."""
+        self._want(POD_GROUPS, key, Wanted(status, reason, message))
+
+    def scheduled(self, pod: Object, node: str) -> None:
+        """Event: the pod has a node."""
+        self._said.pop(f"{namespace_of(pod)}/{name_of(pod)}", None)
+        text = f"Successfully assigned {namespace_of(pod)}/{name_of(pod)} to {node}"
+        self._put(_Event(pod, "Normal", "Scheduled", text))
+
+    def failed(self, record: PodRecord, message: str) -> None:
+        """Event: an attempt failed. The same words about the same pod are repeated every five minutes at most."""
+        now = self._clock.now()
+        said, when_s = self._said.get(record.key, ("", now))
+        if said == message and now - when_s < REPEAT_EVENT_S:
+            return
+        self._said[record.key] = (message, now)
+        self._put(_Event(record.pod, "Warning", "FailedScheduling", message))
+
+    def forget(self, key: str) -> None:
+        """The pod is gone: nothing of it is to be remembered."""
+        self._said.pop(key, None)
+        self._wanted.pop((PODS, key), None)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            if not self._wanted and not self._events:
+                self._arrived.clear()
+                await self._arrived.wait()
+            await wait(self._clock, self._idle, BUSY_PAUSE_S)
+            for event in (self._events.popleft() for _ in range(min(100, len(self._events)))):
+                self._recorder.record(_with_kind(event.about), event.type, event.reason, event.message)
+            batch = list(self._wanted.items())[: self._concurrency]
+            for target, _ in batch:
+                del self._wanted[target]
+            async with asyncio.TaskGroup() as group:
+                for (resource, key), wanted in batch:
+                    group.create_task(self._write(resource, key, wanted))
+
+    def _want(self, resource: Resource, key: str, wanted: Wanted) -> None:
+        if len(self._wanted) >= self._limit and (resource, key) not in self._wanted:
+            self.dropped += 1
+            return
+        self._wanted[resource, key] = wanted
+        self._arrived.set()
+
+    def _put(self, event: _Event) -> None:
+        if len(self._events) >= self._limit:
+            self.dropped += 1
+            return
+        self._events.append(event)
+        self._arrived.set()
+
+    async def _write(self, resource: Resource, key: str, wanted: Wanted) -> None:
+        patch = self._pod_patch(key, wanted) if resource == PODS else self._group_patch(key, wanted)
+        if patch is None:
+            return
+        namespace, _, name = key.partition("/")
+        try:
+            await self._client.patch(
+                resource, namespace, name, patch, type_=STRATEGIC_MERGE_PATCH, subresource="status"
+            )
+        except ClientError:
+            self.dropped += 1  # the next attempt says it again; a condition is never a reason to fail
+
+    def _pod_patch(self, key: str, wanted: Wanted) -> Object | None:
+        record = self._pods.get(key)
+        if record is None or record.node:
+            return None
+        entry = changed_condition(record.pod, POD_SCHEDULED, wanted, self._clock.now())
+        return None if entry is None else {"status": {"conditions": [{"lastProbeTime": None, **entry}]}}
+
+    def _group_patch(self, key: str, wanted: Wanted) -> Object | None:
+        group = self._pod_groups.get(key)
+        if group is None:
+            return None
+        current = condition(group, INITIALLY_SCHEDULED)
+        if wanted.status == "False" and current is not None and current.get("status") == "True":
+            return None
+        entry = changed_condition(group, INITIALLY_SCHEDULED, wanted, self._clock.now())
+        return None if entry is None else {"status": {"conditions": [entry]}}
+
+
+def changed_condition(obj: Object, type_: str, wanted: Wanted, now: float) -> Object | None:
+    """The entry to write, or None if the object says so already. The transition time follows the status only."""
+    current = condition(obj, type_) or {}
+    said = (current.get("status"), current.get("reason"), current.get("message") or "")
+    if said == (wanted.status, wanted.reason, wanted.message):
+        return None
+    since = current.get("lastTransitionTime") if current.get("status") == wanted.status else None
+    entry: Object = {
+        "type": type_,
+        "status": wanted.status,
+        "reason": wanted.reason,
+        "message": wanted.message,
+        "lastTransitionTime": since or rfc3339(now),
+    }
+    generation = obj["metadata"].get("generation")
+    return {**entry, "observedGeneration": generation} if generation else entry
+
+
+def _with_kind(obj: Object) -> Object:
+    """Pods out of a list carry neither kind nor apiVersion."""
+    return obj if obj.get("kind") else {"apiVersion": "v1", "kind": "Pod", **obj}

@@ -1,0 +1,238 @@
+"""The scheduler as a service: watch, decide, bind, tell. All decisions are the core's; here is what waits and writes.
+
+Everything it knows comes from the API, so a restart loses nothing: members that were bound before count as scheduled,
+the others are decided again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from functools import partial
+
+from prometheus_client import CollectorRegistry
+
+from muster.api.groups import INITIALLY_SCHEDULED
+from muster.api.meta import has_condition, uid_of
+from muster.api.resource import NODES, POD_GROUPS, PODS, WORKLOADS, Resource
+from muster.client.client import Client
+from muster.client.events import EventRecorder
+from muster.client.informer import RETRY_S, Change, Informer
+from muster.client.transport import TransportError
+from muster.clock import Clock, wait
+from muster.scheduler.binder import Binder, BindRequest, Commit
+from muster.scheduler.core import Held, SchedulerCore
+from muster.scheduler.cycle import Rejection, Verdict
+from muster.scheduler.metrics import SchedulerMetrics
+from muster.scheduler.options import SchedulerOptions
+from muster.scheduler.pre_enqueue import ERROR
+from muster.scheduler.report import Reporter
+
+logger = logging.getLogger(__name__)
+
+
+class Scheduler:
+    """Places pods and groups of pods on nodes until cancelled. `rng` names events; no decision depends on it."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        rng: random.Random,
+        options: SchedulerOptions | None = None,
+        *,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self.options = options or SchedulerOptions()
+        self.core = SchedulerCore(self.options)
+        self.metrics = SchedulerMetrics(registry)
+        self.ready = asyncio.Event()
+        self._client = client
+        self._clock = clock
+        self._events = EventRecorder(client, clock, rng, "default-scheduler")
+        self._binder = Binder(client, clock, self, concurrency=self.options.bindings)
+        cache = self.core.cache
+        self._reporter = Reporter(client, clock, self._events, self._binder.idle, cache.pods, cache.pod_groups)
+        self._changes: list[tuple[Resource, list[Change]]] = []
+        self._work = asyncio.Event()
+        self._held: dict[str, None] = {}
+        self._held_timer: asyncio.Task[None] | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Watch, decide and bind until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            for part in (self._binder.run, self._reporter.run, self._events.run, self._flush):
+                tasks.create_task(part())
+            await self._watch(tasks)
+            await self._schedule()
+
+    async def _schedule(self) -> None:
+        self._take_over()
+        self._note_held(self.core.settle(self._clock.now()))
+        self._report_groups_that_are_whole()
+        self.ready.set()
+        while True:
+            # 1. Take over what the watches brought.
+            self._take_over()
+            now = self._clock.now()
+            # 2. Move entities in the queue; remember which groups are held, and why.
+            self._note_held(self.core.settle(now))
+            # 3. Decide about those that are next, all on one view of the cluster; placements are assumed at once.
+            verdicts = self.core.decide(now)
+            # 4. Send the bindings; tell about what was not placed.
+            for verdict in verdicts:
+                self._commit(verdict)
+                self._tell(verdict)
+            if verdicts:
+                self.metrics.decided(verdicts, self._clock.now() - now)
+            # 5. Let the others run; without anything ready, sleep until something changes or a backoff ends.
+            if verdicts or self.core.queue.has_ready:
+                await asyncio.sleep(0)
+            else:
+                await self._sleep()
+
+    async def _sleep(self) -> None:
+        self.metrics.observe(self.core.queue)
+        if not self._changes:
+            self._work.clear()
+        retry_at_s = self.core.queue.next_retry_s()
+        await wait(self._clock, self._work, None if retry_at_s is None else retry_at_s - self._clock.now())
+
+    # -- watches -----------------------------------------------------------------------------------------------------
+
+    async def _watch(self, tasks: asyncio.TaskGroup) -> None:
+        """Start the informers and return once all have listed."""
+        informers = []
+        for resource in (NODES, POD_GROUPS, WORKLOADS, PODS):
+            if await self._is_served(resource):
+                informer = Informer(self._client, self._clock, resource)
+                informer.add_handler(partial(self._arrived, resource))
+                tasks.create_task(informer.run())
+                informers.append(informer)
+        for informer in informers:
+            await informer.synced.wait()
+
+    async def _is_served(self, resource: Resource) -> bool:
+        """Whether the server has the API at all; one without groups schedules pods alone."""
+        if not resource.group:
+            return True
+        while True:
+            try:
+                response = await self._client.transport.request("GET", resource.path(), query=(("limit", "1"),))
+            except TransportError:
+                await self._clock.sleep(RETRY_S, periodic=True)
+                continue
+            return response.status != 404
+
+    def _arrived(self, resource: Resource, changes: list[Change]) -> None:
+        self._changes.append((resource, changes))
+        self._work.set()
+
+    def _take_over(self) -> None:
+        cache = self.core.cache
+        apply = {
+            NODES: cache.apply_nodes,
+            PODS: cache.apply_pods,
+            POD_GROUPS: cache.apply_pod_groups,
+            WORKLOADS: cache.apply_workloads,
+        }
+        arrived, self._changes = self._changes, []
+        for resource, changes in arrived:
+            apply[resource](changes)
+            if resource == PODS:
+                for change in changes:
+                    if change.new is None:
+                        self._forget_words(change)
+
+    def _forget_words(self, change: Change) -> None:
+        metadata = change.object["metadata"]
+        self._reporter.forget(f"{metadata['namespace']}/{metadata['name']}")
+
+    async def _flush(self) -> None:
+        """Retry what has slept for too long: a periodic timer, so that a simulation may end without it."""
+        while True:
+            await self._clock.sleep(self.options.flush_every_s, periodic=True)
+            if self.core.queue.flush(self._clock.now()):
+                self._work.set()
+
+    # -- bindings (BindingReports) -----------------------------------------------------------------------------------
+
+    def _commit(self, verdict: Verdict) -> None:
+        commit = Commit(verdict.ask.ref, len(verdict.placements))
+        for placement in verdict.placements:
+            record = self.core.cache.pods[placement.pod]
+            self._binder.submit(BindRequest(record.key, record.pod, placement.node, commit))
+
+    def can_bind(self, request: BindRequest) -> bool:
+        return self._is_current(request) and request.node in self.core.cache.nodes
+
+    def _is_current(self, request: BindRequest) -> bool:
+        record = self.core.cache.pods.get(request.key)
+        return record is not None and record.node == request.node and uid_of(record.pod) == uid_of(request.pod)
+
+    def bound(self, request: BindRequest) -> None:
+        self.core.bound(request.key)
+        self._reporter.scheduled(request.pod, request.node)
+        self._after_commit(request.commit)
+
+    def bind_failed(self, request: BindRequest) -> None:
+        logger.info("binding failed", extra={"pod": request.key, "node": request.node})
+        if self._is_current(request):
+            self.core.bind_failed(request.key, self._clock.now())
+        self._after_commit(request.commit)
+        self._work.set()
+
+    def _after_commit(self, commit: Commit) -> None:
+        ref = commit.ref
+        if commit.waiting == 0 and ref is not None and self.core.is_satisfied(ref.key):
+            self._reporter.group(ref.key, "True", "Scheduled", "")
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def _tell(self, verdict: Verdict) -> None:
+        """Say why members got no node; those left over by a success are tried again at once and told then."""
+        rejection = verdict.rejection
+        if rejection is None or verdict.placements:
+            return
+        self._tell_pods(rejection)
+        if verdict.ask.ref is not None:
+            self._reporter.group(verdict.ask.ref.key, "False", rejection.reason, rejection.message)
+
+    def _tell_pods(self, rejection: Rejection) -> None:
+        for key in rejection.pods:
+            record = self.core.cache.pods.get(key)
+            if record is not None:
+                self._reporter.pod(key, rejection.reason, rejection.message)
+                self._reporter.failed(record, rejection.message)
+
+    def _note_held(self, held: list[Held]) -> None:
+        """Groups that fill up change their reason with each member: say it once it has stood for a moment."""
+        for each in held:
+            if self.options.say_why_held or each.hold.reason == ERROR:
+                self._held[each.ref.key] = None
+        if self._held and self._held_timer is None and self._tasks is not None:
+            self._held_timer = self._tasks.create_task(self._say_why_held())
+
+    async def _say_why_held(self) -> None:
+        await self._clock.sleep(self.options.say_why_held_after_s)
+        self._held_timer = None
+        groups, self._held = self._held, {}
+        for key in groups:
+            hold = self.core.hold_of(key)
+            members = self.core.waiting_members(key)
+            if hold is not None and hold.reason == ERROR:
+                self._tell_pods(Rejection(tuple(record.key for record in members), ERROR, hold.message))
+                self._reporter.group(key, "False", ERROR, hold.message)
+            elif hold is not None and self.options.say_why_held:
+                for record in members:
+                    self._reporter.pod(record.key, hold.reason, hold.message)
+
+    def _report_groups_that_are_whole(self) -> None:
+        """After a restart: groups that were bound completely before their condition could be written."""
+        cache = self.core.cache
+        for key, group in sorted(cache.pod_groups.items()):
+            if self.core.is_satisfied(key) and not has_condition(group, INITIALLY_SCHEDULED):
+                self._reporter.group(key, "True", "Scheduled", "")
