@@ -34,7 +34,7 @@ class GarbageCollector:
 
     def __init__(self, kinds: Kinds) -> None:
         self._kinds = kinds
-        self.resources = kinds.watched
+        self.resources: tuple[Resource, ...] = kinds.watched
         self._by_name = {_resource_name(resource): resource for resource in kinds.watched}
 
     def requests(self, resource: Resource, change: Change, state: State) -> Iterable[Request]:

@@ -33,7 +33,7 @@ class NamespaceController:
     name = "namespace-controller"
 
     def __init__(self, kinds: Kinds) -> None:
-        self.resources = tuple(dict.fromkeys((NAMESPACES, PODS, *kinds.watched)))
+        self.resources: tuple[Resource, ...] = tuple(dict.fromkeys((NAMESPACES, PODS, *kinds.watched)))
         self._content = tuple(resource for resource in self.resources if resource.namespaced and resource != PODS)
 
     def requests(self, resource: Resource, change: Change, state: State) -> Iterable[Request]:

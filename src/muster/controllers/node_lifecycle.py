@@ -79,7 +79,7 @@ class NodeLifecycle:
     """Looks after nodes."""
 
     name = "node-lifecycle-controller"
-    resources = (NODES, LEASES, PODS)
+    resources: tuple[Resource, ...] = (NODES, LEASES, PODS)
 
     def __init__(self, options: NodeLifecycleOptions | None = None) -> None:
         self._options = options or NodeLifecycleOptions()

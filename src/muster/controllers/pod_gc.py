@@ -32,7 +32,7 @@ class PodGarbageCollector:
     """Removes pods. What is remembered about a pod is since when its node was seen missing."""
 
     name = "pod-garbage-collector-controller"
-    resources = (PODS, NODES)
+    resources: tuple[Resource, ...] = (PODS, NODES)
 
     def __init__(self, terminated_pod_threshold: int = 12500) -> None:
         self._threshold = terminated_pod_threshold

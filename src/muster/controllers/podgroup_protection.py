@@ -29,7 +29,7 @@ class PodGroupProtection:
 
     def __init__(self, groups: Resource = POD_GROUPS) -> None:
         self._groups = groups
-        self.resources = (PODS, groups)
+        self.resources: tuple[Resource, ...] = (PODS, groups)
 
     def requests(self, resource: Resource, change: Change, state: State) -> Iterable[Request]:
         if resource == PODS:

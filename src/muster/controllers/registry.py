@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from muster.client.client import Client
 from muster.clock import Clock
+from muster.controllers.factories import CLUSTER_CONTROLLERS, Factory
 from muster.controllers.options import ControllerOptions
-from muster.controllers.runner import ControllerRunner, Informers
+from muster.controllers.runner import Informers
 
-Factory = Callable[[Client, Clock, random.Random, ControllerOptions, Informers], ControllerRunner]
-
-CONTROLLERS: Mapping[str, Factory] = {}
+CONTROLLERS: Mapping[str, Factory] = {**CLUSTER_CONTROLLERS}
 """Factories by name; `async run()` of what they return needs the informers to run too (see `ControllerService`)."""
 
 KNOWN_NAMES = frozenset(

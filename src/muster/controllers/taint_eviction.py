@@ -35,7 +35,7 @@ class TaintEviction:
     """
 
     name = "taint-eviction-controller"
-    resources = (PODS, NODES)
+    resources: tuple[Resource, ...] = (PODS, NODES)
 
     def requests(self, resource: Resource, change: Change, state: State) -> Iterable[Request]:
         if resource == NODES:

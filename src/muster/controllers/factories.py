@@ -1,0 +1,69 @@
+"""How the controllers of nodes, owners, namespaces and groups are made, by kube-controller-manager's names."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from muster.client.client import Client
+from muster.clock import Clock
+from muster.controllers.discovery_runner import DiscoveryRunner
+from muster.controllers.gc import GarbageCollector
+from muster.controllers.kinds import Kinds
+from muster.controllers.namespace import NamespaceController
+from muster.controllers.node_lifecycle import ALL, NodeLifecycle
+from muster.controllers.options import ControllerOptions
+from muster.controllers.pod_gc import PodGarbageCollector
+from muster.controllers.podgroup_protection import PodGroupProtection
+from muster.controllers.runner import Controller, ControllerRunner, Informers, Request
+from muster.controllers.taint_eviction import TaintEviction
+
+
+class Runner(Protocol):
+    """A controller ready to work."""
+
+    async def run(self) -> None:
+        """Work until cancelled. The informers run elsewhere."""
+
+
+Factory = Callable[[Client, Clock, random.Random, ControllerOptions, Informers], Runner]
+
+
+def _plain(make: Callable[[ControllerOptions], Controller], *initial: Request) -> Factory:
+    """A controller that watches kinds known beforehand."""
+
+    def factory(
+        client: Client, clock: Clock, rng: random.Random, options: ControllerOptions, informers: Informers
+    ) -> Runner:
+        return ControllerRunner(make(options), informers, client, clock, rng, initial=initial)
+
+    return factory
+
+
+def _discovering(make: Callable[[Kinds], Controller | None]) -> Factory:
+    """A controller that watches what the server serves."""
+
+    def factory(
+        client: Client, clock: Clock, rng: random.Random, options: ControllerOptions, informers: Informers
+    ) -> Runner:
+        return DiscoveryRunner(make, informers, client, clock, rng)
+
+    return factory
+
+
+def _podgroup_protection(kinds: Kinds) -> PodGroupProtection | None:
+    groups = kinds.find("scheduling.k8s.io", "podgroups")
+    return None if groups is None else PodGroupProtection(groups)
+
+
+CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
+    "garbage-collector-controller": _discovering(GarbageCollector),
+    "namespace-controller": _discovering(NamespaceController),
+    "node-lifecycle-controller": _plain(lambda options: NodeLifecycle(options.node_lifecycle), Request(ALL)),
+    "pod-garbage-collector-controller": _plain(
+        lambda options: PodGarbageCollector(options.terminated_pod_gc_threshold)
+    ),
+    "podgroup-protection-controller": _discovering(_podgroup_protection),
+    "taint-eviction-controller": _plain(lambda options: TaintEviction()),
+}
