@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 
+from muster.cli.errors import BadInput
 from muster.cli.output import Format
+
+if TYPE_CHECKING:
+    from muster.simulator.options import ClusterOptions
 
 CLUSTER = Group.create_ordered("Cluster")
 OUTPUT = Group.create_ordered("Output")
@@ -16,24 +21,25 @@ OUTPUT = Group.create_ordered("Output")
 Output: TypeAlias = Annotated[Format, Parameter(name=["--output", "-o"], group=OUTPUT)]
 Write: TypeAlias = Annotated[Path | None, Parameter(name="--write", group=OUTPUT)]
 NodeSpecs: TypeAlias = Annotated[
-    tuple[str, ...], Parameter(name="--nodes", consume_multiple=True, negative="", group=CLUSTER)
+    tuple[str, ...],
+    Parameter(name="--nodes", consume_multiple=True, negative="", show_default=False, group=CLUSTER),
 ]
 
 
 @Parameter(name="*", group=CLUSTER)
 @dataclass(frozen=True, slots=True)
-class ClusterOptions:
+class Behaviour:
     """How the cluster behaves, the same for `up` and `simulate`."""
 
     job_groups: Literal["off", "1.36", "1.37"] = "1.36"
     """When the Job controller makes a group for a Job: never, by the rules of 1.36 (every Indexed Job whose parallelism
     equals its completions), or by those of 1.37 (`spec.scheduling`)."""
 
-    pod_by_pod: Annotated[bool, Parameter(negative="")] = False
+    pod_by_pod: Annotated[bool, Parameter(negative="", show_default=False)] = False
     """Ignore groups: schedule every pod by itself, as schedulers without groups do."""
 
-    without: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ()
-    """Leave components out, comma-separated: nodes, scheduler, controllers, or a controller by its name, such as
+    without: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = ()
+    """Leave components out, separated by commas: nodes, scheduler, controllers, or a controller by its name, such as
     job-controller."""
 
     placement: Literal["exact", "upstream-1.36", "upstream-1.37"] = "exact"
@@ -42,9 +48,30 @@ class ClusterOptions:
     emulate: Literal["1.35", "1.36", "1.37"] | None = None
     """Serve the API exactly as one release does."""
 
-    def left_out(self) -> frozenset[str]:
-        """The names given by `--without`, one by one."""
-        return frozenset(name.strip() for entry in self.without for name in entry.split(",") if name.strip())
+
+DEFAULT_BEHAVIOUR = Behaviour()
 
 
-DEFAULT_CLUSTER = ClusterOptions()
+def cluster_options(behaviour: Behaviour) -> ClusterOptions:
+    """The options of the embedded cluster. Raises `BadInput` for what it does not know or cannot do."""
+    from muster.scheduler.errors import UnsupportedOption
+    from muster.simulator.options import ClusterOptions, UnknownComponent, check_without
+
+    try:
+        options = ClusterOptions(
+            without=check_without(_names(behaviour.without)),
+            job_groups=behaviour.job_groups,
+            emulate=behaviour.emulate,
+            placement=behaviour.placement,
+            pod_by_pod=behaviour.pod_by_pod,
+        )
+        options.scheduler_options()
+    except UnknownComponent as error:
+        raise BadInput(f"--without: {error}") from error
+    except UnsupportedOption as error:
+        raise BadInput(f"--placement: {error}") from error
+    return options
+
+
+def _names(entries: Iterable[str]) -> list[str]:
+    return [name.strip() for entry in entries for name in entry.split(",") if name.strip()]

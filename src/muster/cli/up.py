@@ -1,0 +1,195 @@
+"""`muster up`: the embedded cluster for real use, in real time and over HTTP, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import random
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import uvloop
+from cyclopts import Parameter
+
+from muster.apiserver.front import Front
+from muster.apiserver.http import HttpServer
+from muster.apiserver.store.memory import MemoryStore
+from muster.apiserver.store.protocol import Store, StoreCorrupt
+from muster.cli.errors import BadInput
+from muster.cli.inputs import read_node_specs
+from muster.cli.logs import configure_logging
+from muster.cli.options import DEFAULT_BEHAVIOUR, Behaviour, NodeSpecs, cluster_options
+from muster.client.kubeconfig import kubeconfig, write_kubeconfig
+from muster.clock import RealClock
+from muster.nodes.spec import NodeSpec
+from muster.simulator.embedded import EmbeddedCluster
+from muster.simulator.options import ClusterOptions
+
+DEFAULT_NODES = NodeSpec(count=4)
+"""What a cluster has that is new and was asked for nothing else."""
+
+GC_THRESHOLDS = (50_000, 20, 100)
+"""With Python's own thresholds, collections cost more than all decoding once many objects are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to start, checked as far as that is possible before anything is touched."""
+
+    nodes: Sequence[NodeSpec]
+    options: ClusterOptions
+    data: Path | None
+    port: int
+    kubeconfig: Path | None
+
+
+def up(
+    *,
+    nodes: NodeSpecs = (),
+    data: Path | None = None,
+    port: int = 0,
+    write_kubeconfig: Annotated[Path | None, Parameter(name="--write-kubeconfig")] = None,
+    config: Path | None = None,
+    behaviour: Behaviour = DEFAULT_BEHAVIOUR,
+) -> int:
+    """Start an embedded cluster that kubectl can use.
+
+    Prints one line when it is ready: the path of the kubeconfig to use. Ctrl-C stops it.
+
+    Parameters
+    ----------
+    nodes
+        Simulated nodes: a number, or such as count=16,cpu=32,memory=256Gi,nvidia.com/gpu=8,racks=4. Repeatable. Nodes
+        that exist already stay as they are. Default: 4, if there are none yet.
+    data
+        Keep the cluster's state in this directory; in memory otherwise.
+    port
+        The port to listen on, on this machine only. Default: any free one.
+    write_kubeconfig
+        Write the kubeconfig into this file.
+    config
+        A KubeSchedulerConfiguration for the scheduler.
+    """
+    if config is not None:
+        raise BadInput(f"--config {config}: scheduler configurations are not supported yet")
+    if not 0 <= port <= 65535:
+        raise BadInput(f"--port {port}: must be a number from 0 to 65535")
+    configure_logging()
+    plan = Plan(read_node_specs(nodes), cluster_options(behaviour), data, port, write_kubeconfig)
+    gc.disable()
+    with (
+        contextlib.closing(asyncio.Runner(loop_factory=uvloop.new_event_loop)) as runner,
+        _kubeconfig_path(plan) as path,
+    ):
+        runner.run(serve(plan, path))
+    return 0
+
+
+async def serve(plan: Plan, path: Path) -> None:
+    """Start the cluster, say that it is ready, and run it until a signal comes. Raises `BadInput`."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    store = open_store(plan.data)
+    try:
+        await _serve_from(store, plan, path, stop)
+    finally:
+        await store.close()
+
+
+async def _serve_from(store: Store, plan: Plan, path: Path, stop: asyncio.Event) -> None:
+    clock = RealClock()
+    cluster = EmbeddedCluster(store, clock, random.Random(), plan.options)
+    http = HttpServer(Front(cluster.server, clock), port=plan.port)
+    await _listen(http, plan.port)
+    components: asyncio.Task[None] | None = None
+    try:
+        await cluster.create_nodes(_nodes_to_create(plan, store))
+        components = asyncio.create_task(cluster.run())
+        _write_kubeconfig(path, http.url)
+        _raise_gc_thresholds()
+        _say_ready(path, http.url)
+        await _until(stop, components)
+    finally:
+        await http.stop()
+        if components is not None:
+            components.cancel()
+            await asyncio.wait([components])
+
+
+async def _until(stop: asyncio.Event, components: asyncio.Task[None]) -> None:
+    """Return when told to stop. Raises what the components die of."""
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait([stopped, components], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if components.done():
+        components.result()
+
+
+def open_store(data: Path | None) -> Store:
+    """The store of a data directory, or one in memory. Raises `BadInput` if the directory cannot be used."""
+    if data is None:
+        return MemoryStore()
+    from muster.apiserver.store.sqlite import SqliteStore
+
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        return SqliteStore.open(data)
+    except StoreCorrupt as error:
+        raise BadInput(f"--data {data}: {error}") from error
+    except OSError as error:
+        raise BadInput(f"--data {data}: cannot be used: {error.strerror or error}") from error
+
+
+async def _listen(http: HttpServer, port: int) -> None:
+    try:
+        await http.start()
+    except OSError as error:
+        known = {errno.EADDRINUSE: "is in use by another program", errno.EACCES: "needs more rights than this user has"}
+        raise BadInput(f"--port {port}: {known.get(error.errno or 0, str(error))}") from error
+
+
+def _nodes_to_create(plan: Plan, store: Store) -> Sequence[NodeSpec]:
+    if plan.nodes:
+        return plan.nodes
+    return () if store.list("/nodes/", limit=1).items else (DEFAULT_NODES,)
+
+
+@contextlib.contextmanager
+def _kubeconfig_path(plan: Plan) -> Iterator[Path]:
+    """Where the kubeconfig goes: where it was asked for, else beside the data, else a place that is cleaned up."""
+    if plan.kubeconfig is not None:
+        yield plan.kubeconfig.absolute()
+    elif plan.data is not None:
+        yield plan.data.absolute() / "kubeconfig"
+    else:
+        with tempfile.TemporaryDirectory(prefix="muster-") as directory:
+            yield Path(directory) / "kubeconfig"
+
+
+def _write_kubeconfig(path: Path, url: str) -> None:
+    try:
+        write_kubeconfig(path, kubeconfig(url))
+    except OSError as error:
+        raise BadInput(f"--write-kubeconfig {path}: cannot be written: {error.strerror}") from error
+
+
+def _raise_gc_thresholds() -> None:
+    """Leave what exists now to itself, and collect the rest more rarely."""
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.freeze()
+    gc.enable()
+
+
+def _say_ready(path: Path, url: str) -> None:
+    print(path, flush=True)
+    if sys.stderr.isatty():
+        print(f"Ready at {url}. In another terminal: export KUBECONFIG={path}; kubectl get nodes", file=sys.stderr)
+        print("Ctrl-C stops it.", file=sys.stderr)
