@@ -15,6 +15,8 @@ from muster.api.quantity import resource_units
 from muster.engine.arrays import AMOUNT_LIMIT
 
 Amounts: TypeAlias = dict[str, int]
+ReadRequests: TypeAlias = Callable[[Object], Amounts]
+"""How the requests of one container are read."""
 
 DEFAULT_REQUESTS: Mapping[str, int] = {"cpu": 100, "memory": 200 * 2**20}
 """What a container without a request counts in scores (upstream `util/pod_resources.go`): millicores and bytes."""
@@ -42,28 +44,19 @@ def container_requests(container: Object) -> Amounts:
 
 def pod_requests(spec: Object) -> Amounts:
     """The effective request of a pod for each resource."""
-    return _with_pod_level(spec, _aggregate(spec, container_requests))
+    return _with_pod_level(spec, _aggregate(spec, container_requests), spec.get("resources") or {})
 
 
 def scored_requests(spec: Object, *, pod_level: bool) -> tuple[int, int]:
     """cpu (millicores) and memory (bytes) as scores count them, with defaults for containers that request none.
 
-    `pod_level`: pods on a node count their pod-level values, and the default applies only to a resource that neither
-    the pod nor any container requests; the incoming pod's own score ignores the pod level.
+    `pod_level`: pods on a node count their pod-level values, and if they have any, the default applies only to a
+    resource of which the pod requests nothing at all; the incoming pod's own score ignores the pod level.
     """
-    pod_level = pod_level and bool((spec.get("resources") or {}).get("requests"))
-    defaults = dict(DEFAULT_REQUESTS)
     if pod_level:
-        for requests in map(container_requests, _containers(spec)):
-            for name in requests:
-                defaults.pop(name, None)
-
-    def with_defaults(container: Object) -> Amounts:
-        return {**defaults, **container_requests(container)}
-
-    total = _aggregate(spec, with_defaults)
-    total = _with_pod_level(spec, total) if pod_level else _plus(total, _overhead(spec))
-    return min(total.get("cpu", 0), AMOUNT_LIMIT), min(total.get("memory", 0), AMOUNT_LIMIT)
+        return _scored(spec, container_requests, spec.get("resources") or {})
+    total = _plus(_aggregate(spec, _defaulting(container_requests, DEFAULT_REQUESTS)), _overhead(spec))
+    return _cpu_and_memory(total)
 
 
 def host_ports(spec: Object) -> tuple[tuple[str, str, int], ...]:
@@ -79,12 +72,12 @@ def host_ports(spec: Object) -> tuple[tuple[str, str, int], ...]:
 def usage_of(pod: Object) -> Usage:
     """What a pod takes from the node it is on, a resize in place included."""
     spec = pod["spec"]
-    requests = pod_requests(spec)
-    scored = scored_requests(spec, pod_level=True)
-    status = pod.get("status") or {}
-    if _has_actual_resources(status):
-        requests, scored = _resized(pod, requests, scored)
-    return Usage(sorted_amounts(requests), scored, host_ports(spec))
+    read: ReadRequests = container_requests
+    pod_level: Object = spec.get("resources") or {}
+    if _has_actual_resources(pod.get("status") or {}):
+        read, pod_level = _resized_containers(pod), _resized_pod(pod)
+    requests = _with_pod_level(spec, _aggregate(spec, read), pod_level)
+    return Usage(sorted_amounts(requests), _scored(spec, read, pod_level), host_ports(spec))
 
 
 def sorted_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
@@ -95,7 +88,7 @@ def sorted_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 # -- aggregation -----------------------------------------------------------------------------------------------------
 
 
-def _aggregate(spec: Object, requests: Callable[[Object], Amounts]) -> Amounts:
+def _aggregate(spec: Object, requests: ReadRequests) -> Amounts:
     """Containers and sidecars together, or the largest moment of the init containers, for each resource."""
     app: Amounts = {}
     for container in spec.get("containers") or ():
@@ -112,10 +105,25 @@ def _aggregate(spec: Object, requests: Callable[[Object], Amounts]) -> Amounts:
     return _max(app, largest)
 
 
-def _with_pod_level(spec: Object, total: Amounts) -> Amounts:
+def _scored(spec: Object, read: ReadRequests, pod_level: Object) -> tuple[int, int]:
+    defaults = dict(DEFAULT_REQUESTS)
+    if pod_level.get("requests"):
+        requested = _with_pod_level(spec, _aggregate(spec, read), pod_level)
+        defaults = {name: amount for name, amount in defaults.items() if name not in requested}
+    return _cpu_and_memory(_with_pod_level(spec, _aggregate(spec, _defaulting(read, defaults)), pod_level))
+
+
+def _defaulting(read: ReadRequests, defaults: Mapping[str, int]) -> ReadRequests:
+    return lambda container: {**defaults, **read(container)}
+
+
+def _cpu_and_memory(total: Amounts) -> tuple[int, int]:
+    return min(total.get("cpu", 0), AMOUNT_LIMIT), min(total.get("memory", 0), AMOUNT_LIMIT)
+
+
+def _with_pod_level(spec: Object, total: Amounts, pod_level: Object) -> Amounts:
     """Pod-level requests replace the sums of what they name; the overhead comes on top."""
-    pod_level = (spec.get("resources") or {}).get("requests") or {}
-    for name, value in pod_level.items():
+    for name, value in (pod_level.get("requests") or {}).items():
         if _pod_level_resource(name):
             total = {**total, name: resource_units(name, value)}
     return _plus(total, _overhead(spec))
@@ -127,10 +135,6 @@ def _pod_level_resource(name: str) -> bool:
 
 def _overhead(spec: Object) -> Amounts:
     return {name: resource_units(name, value) for name, value in (spec.get("overhead") or {}).items()}
-
-
-def _containers(spec: Object) -> list[Object]:
-    return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
 
 
 def _running_containers(spec: Object) -> list[Object]:
@@ -159,39 +163,47 @@ def _max(left: Amounts, right: Amounts) -> Amounts:
 
 
 def _has_actual_resources(status: Object) -> bool:
-    entries = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
+    entries = [status, *(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
     return any(each.get("allocatedResources") or (each.get("resources") or {}).get("requests") for each in entries)
 
 
-def _resized(pod: Object, requests: Amounts, scored: tuple[int, int]) -> tuple[Amounts, tuple[int, int]]:
-    """max(desired, allocated, actuated) for each container; of the last two only when the resize is infeasible."""
-    spec = pod["spec"]
-    seen = _container_statuses(pod)
-    pending = condition(pod, "PodResizePending")
-    infeasible = pending is not None and pending.get("reason") == "Infeasible"
-
-    def effective(container: Object) -> Amounts:
-        desired = container_requests(container)
-        state = seen.get(container.get("name", ""))
-        if state is None:
-            return desired
-        allocated = _amounts(state.get("allocatedResources")) or desired
-        actuated = _amounts((state.get("resources") or {}).get("requests")) or allocated
-        held = _max(allocated, actuated)
-        return held if infeasible else _max(desired, held)
-
-    total = _with_pod_level(spec, _aggregate(spec, effective))
-    pod_level = (spec.get("resources") or {}).get("requests") or {}
-    shift = [total.get(name, 0) - requests.get(name, 0) for name in ("cpu", "memory")]
-    shift = [0 if name in pod_level else delta for name, delta in zip(("cpu", "memory"), shift, strict=True)]
-    return total, (scored[0] + shift[0], scored[1] + shift[1])
-
-
-def _container_statuses(pod: Object) -> dict[str, Object]:
+def _resized_containers(pod: Object) -> ReadRequests:
+    """Requests of a container whose resize may be under way; init containers that end cannot be resized."""
     status = pod.get("status") or {}
+    running = {each.get("name", "") for each in _running_containers(pod["spec"])}
     entries = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
-    return {each.get("name", ""): each for each in entries}
+    seen = {each.get("name", ""): each for each in entries if each.get("name", "") in running}
+    infeasible = _is_infeasible(pod)
+
+    def read(container: Object) -> Amounts:
+        return _held(container_requests(container), seen.get(container.get("name", "")), infeasible)
+
+    return read
+
+
+def _resized_pod(pod: Object) -> Object:
+    """The pod-level resources with what is held at the pod level, in canonical units."""
+    desired = (pod["spec"].get("resources") or {}).get("requests") or {}
+    held = _held(_amounts(desired), pod.get("status") or {}, _is_infeasible(pod))
+    return {"requests": {name: _text(name, amount) for name, amount in held.items()}} if desired else {}
+
+
+def _held(desired: Amounts, state: Object | None, infeasible: bool) -> Amounts:
+    """max(desired, allocated, actuated); of the last two only when the resize is infeasible."""
+    if state is None or state.get("resources") is None:
+        return desired
+    held = _max(_amounts(state.get("allocatedResources")), _amounts(state["resources"].get("requests")))
+    return held if infeasible else _max(desired, held)
+
+
+def _is_infeasible(pod: Object) -> bool:
+    pending = condition(pod, "PodResizePending")
+    return pending is not None and pending.get("reason") == "Infeasible"
 
 
 def _amounts(resources: Object | None) -> Amounts:
     return {name: resource_units(name, value) for name, value in (resources or {}).items()}
+
+
+def _text(resource: str, amount: int) -> str:
+    return f"{amount}m" if resource == "cpu" else str(amount)

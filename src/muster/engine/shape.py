@@ -116,6 +116,8 @@ def usage_key(pod: Object) -> bytes:
             [_used_key(each) for each in spec.get("initContainers") or ()],
             spec.get("overhead"),
             spec.get("resources"),
+            status.get("allocatedResources"),
+            status.get("resources"),
             [_status_key(each) for each in status.get("containerStatuses") or ()],
             [_status_key(each) for each in status.get("initContainerStatuses") or ()],
             [each for each in status.get("conditions") or () if each.get("type") == "PodResizePending"],

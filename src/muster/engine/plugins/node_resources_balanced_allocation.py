@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.engine.arrays import Ints
+from muster.engine.plugins.scoring_strategy import NATIVE
 from muster.engine.profile import MAX_NODE_SCORE, Normalisation
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
@@ -36,7 +37,7 @@ class NodeResourcesBalancedAllocation:
         fractions, counted = [], []
         for resource, amount in wanted:
             column = snapshot.axis.columns.get(resource)
-            if column is None or (amount == 0 and resource not in {"cpu", "memory", "ephemeral-storage"}):
+            if column is None or (amount == 0 and resource not in NATIVE):
                 continue
             allocatable = snapshot.table.allocatable[rows, column]
             used = snapshot.requested[rows, column] + amount * pods

@@ -9,12 +9,11 @@ import numpy as np
 from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.axis import PODS
 from muster.engine.model import Status
-from muster.engine.plugins.scoring_strategy import LeastAllocated, ScoringStrategy
+from muster.engine.plugins.scoring_strategy import NATIVE, LeastAllocated, ScoringStrategy
 from muster.engine.profile import UNLIMITED, Normalisation
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
-_NATIVE = ("cpu", "memory", "ephemeral-storage")
 DEFAULT_STRATEGY = LeastAllocated()
 _TOO_MANY_PODS = "Too many pods"
 
@@ -66,8 +65,8 @@ class NodeResourcesFit:
     def _requests(self, shape: Shape) -> list[tuple[str, int]]:
         """What is tested, in the order in which it is reported: native resources, then the others by name."""
         wanted = dict(shape.usage.requests)
-        native = [(name, wanted[name]) for name in _NATIVE if name in wanted]
-        return native + [item for item in wanted.items() if item[0] not in _NATIVE and not self._is_ignored(item[0])]
+        native = [(name, wanted[name]) for name in NATIVE if name in wanted]
+        return native + [item for item in wanted.items() if item[0] not in NATIVE and not self._is_ignored(item[0])]
 
     def _is_ignored(self, resource: str) -> bool:
         group, slash, _ = resource.partition("/")

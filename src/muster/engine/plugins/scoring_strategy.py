@@ -17,6 +17,7 @@ from muster.engine.profile import MAX_NODE_SCORE
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
+NATIVE = ("cpu", "memory", "ephemeral-storage")
 DEFAULT_WEIGHTS = (("cpu", 1), ("memory", 1))
 
 
@@ -32,7 +33,8 @@ def filled(
 ) -> Iterator[tuple[int, Ints, Ints]]:
     """(weight, allocatable, used with k pods of the shape) of each resource that counts.
 
-    cpu and memory count with defaults for containers that request none; other resources count only if requested.
+    cpu and memory count with defaults for containers that request none; resources that are not native count only if
+    the shape requests them.
     """
     scored = {"cpu": 0, "memory": 1}
     for resource, weight in weights:
@@ -44,7 +46,7 @@ def filled(
             place = scored[resource]
             used = snapshot.scored[rows, place] + shape.usage.scored[place] * (k - 1) + shape.scored[place]
             yield weight, allocatable, used
-        elif amount := shape.request(resource):
+        elif (amount := shape.request(resource)) or resource in NATIVE:
             yield weight, allocatable, snapshot.requested[rows, column] + amount * k
 
 
