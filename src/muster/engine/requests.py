@@ -182,10 +182,10 @@ def _resized_containers(pod: Object) -> ReadRequests:
 
 
 def _resized_pod(pod: Object) -> Object:
-    """The pod-level resources with what is held at the pod level, in canonical units."""
+    """The pod-level resources that the spec names, with what is held of them."""
     desired = (pod["spec"].get("resources") or {}).get("requests") or {}
     held = _held(_amounts(desired), pod.get("status") or {}, _is_infeasible(pod))
-    return {"requests": {name: _text(name, amount) for name, amount in held.items()}} if desired else {}
+    return {"requests": {name: _text(name, amount) for name, amount in held.items() if name in desired}}
 
 
 def _held(desired: Amounts, state: Object | None, infeasible: bool) -> Amounts:
