@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compare import differences
@@ -15,7 +15,7 @@ from states import WRITERS, sort_key, write_events
 from varying import vary
 
 from muster.api.codec import Object
-from muster.api.meta import name_of
+from muster.api.meta import has_condition, is_deleting, name_of
 from muster.api.resource import EVENTS, NAMESPACES, NODES
 from muster.apiserver.inprocess import InProcessTransport
 from muster.apiserver.options import ServerOptions
@@ -23,7 +23,7 @@ from muster.apiserver.server import ApiServer
 from muster.apiserver.store.memory import MemoryStore
 from muster.client.client import Client
 from muster.clock import VirtualClock, run_virtual
-from muster.controllers.options import ControllerOptions
+from muster.controllers.options import ControllerOptions, NodeLifecycleOptions
 from muster.controllers.registry import CONTROLLERS, ControllerService
 
 TIMING_TOLERANCE_S = 3.5
@@ -65,7 +65,15 @@ CLUSTERS: dict[str, Cluster] = {
         ServerOptions(emulate="1.36", job_groups="1.36"),
         ControllerOptions(job_groups="1.36", scheduling_version="v1alpha2"),
     ),
-    "nodelifecycle": Cluster(_ALWAYS | {"node-lifecycle-controller"}),
+    "nodelifecycle": Cluster(
+        _ALWAYS | {"node-lifecycle-controller"},
+        options=ControllerOptions(
+            job_groups="off",
+            node_lifecycle=NodeLifecycleOptions(
+                monitor_period_s=1.0, monitor_grace_period_s=8.0, startup_grace_period_s=8.0, eviction_rate=10.0
+            ),
+        ),
+    ),
 }
 
 
@@ -99,6 +107,8 @@ class _Replay:
         self.clock = clock
         self.cluster = CLUSTERS[scenario["cluster"]]
         nodes = {scenario.get("nodes", {}).get(name, name): zone for name, zone in self.cluster.nodes.items()}
+        if scenario["cluster"] == "nodelifecycle" and "exclusive" not in scenario["id"]:
+            nodes["elsewhere"] = "zone-elsewhere"  # scenarios ran side by side: nodes of others lived
         self.nodes = nodes
         rng = random.Random(1)
         self.server = ApiServer(MemoryStore(), clock, rng, self.cluster.server)
@@ -114,7 +124,9 @@ class _Replay:
         """Play all steps; the differences."""
         await self._prepare()
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(self.controllers.run()), loop.create_task(self.player.pods.run())]
+        player = self.player
+        running = (self.controllers.run(), player.pods.run(), player.node_objects.run(), player.nodes.run())
+        tasks = [loop.create_task(coroutine) for coroutine in running]
         await self.clock.sleep(1.0)
         found: list[Difference] = []
         for number, (step, state) in enumerate(zip(self.scenario["steps"], self.scenario["states"], strict=True), 1):
@@ -138,9 +150,12 @@ class _Replay:
             await self.client.create(NODES, None, _node(name, zone))
             await self.client.patch(NODES, None, name, {"status": _node(name, zone)["status"]}, subresource="status")
             await self.client.patch(NODES, None, name, {"spec": {"taints": None}})
+            if self.cluster.options.node_lifecycle != NodeLifecycleOptions():
+                await self.player.nodes.live(name)
 
     async def _step(self, number: int, step: Object, state: Object) -> list[Difference]:
         start, seen = self.clock.now(), set(self.player.pods.objects)
+        self.player.recorded = state
         for action in step["do"]:
             await self.player.play(action)
         found = [Difference(f"step {number}: {d.path}", d.want, d.got) for d in self.player.differences]
@@ -148,14 +163,23 @@ class _Replay:
         found += [
             Difference(f"step {number}: timing.{name}", values, got)
             for name, values in (state.get("timing") or {}).items()
-            if (got := await self._timing(name, values, start, seen)) is not None
+            if (got := await self._timing(name, values, start, seen, state)) is not None
         ]
         await self.clock.sleep(step["settle_s"])
         varying = frozenset(self.scenario.get("varies") or ())
         return found + differences(number, state, await self._state(), varying)
 
-    async def _timing(self, name: str, values: list[float | None], start: float, seen: set[str]) -> float | str | None:
+    async def _timing(
+        self, name: str, values: list[float | None], start: float, seen: set[str], state: Object
+    ) -> float | str | None:
         """Wait as the recorder did; what was measured, if it is not as recorded."""
+        happened = {
+            "seconds_until_unknown": self._is_unknown,
+            "seconds_until_eviction": lambda: self._are_evicted(state),
+            "seconds_until_pod_failed": lambda: self._has_failed(seen),
+        }.get(name)
+        if happened is not None:
+            return await self._wait_until(happened, [value for value in values if value is not None], start)
         if not name.endswith(("new_pod", "new_pods")):
             return None
         if None in values:
@@ -171,6 +195,29 @@ class _Replay:
         created = min(self.player.appeared[name_of(pod)] for pod in fresh) - start
         return None if min(numbers) - TIMING_TOLERANCE_S <= created <= until - start else round(created, 1)
 
+    async def _wait_until(self, happened: Callable[[], bool], numbers: list[float], start: float) -> float | str | None:
+        """Wait for what the recorder waited for; what was measured, if it is not as recorded."""
+        until = start + max(numbers) + TIMING_TOLERANCE_S
+        while not happened():
+            if self.clock.now() > until:
+                return "never"
+            await self.clock.sleep(0.1)
+        took = self.clock.now() - start
+        return None if took >= min(numbers) - TIMING_TOLERANCE_S else round(took, 1)
+
+    def _is_unknown(self) -> bool:
+        nodes = self.player.node_objects.objects.values()
+        return any(has_condition(node, "Ready", "Unknown") for node in nodes)
+
+    def _are_evicted(self, state: Object) -> bool:
+        wanted = [self.names.real(pod["name"]) for pod in state.get("Pod") or () if pod.get("deleting")]
+        pods = [self.player.pods.objects.get(f"{self.names.namespace}/{name}") for name in wanted]
+        return all(pod is None or is_deleting(pod) for pod in pods)
+
+    def _has_failed(self, seen: set[str]) -> bool:
+        pods = [self.player.pods.objects.get(key) for key in seen]
+        return any(pod is None or pod["status"].get("phase") == "Failed" for pod in pods)
+
     async def _state(self) -> Object:
         """The state of the namespace as a recording writes it."""
         state: Object = {}
@@ -185,6 +232,10 @@ class _Replay:
             objects = [obj for obj in listing.items if self._counts(kind, obj)]
             if objects:
                 state[kind] = sorted((self.names.write(write(obj)) for obj in objects), key=sort_key)
+            elsewhere = f"other namespace: {kind}"
+            if elsewhere in self.kinds:
+                others = (await self.client.list(resource, f"{self.names.namespace}-other")).items
+                state[elsewhere] = sorted((self.names.write(write(obj)) for obj in others), key=sort_key)
         state["events"] = await self._new_events()
         return state
 

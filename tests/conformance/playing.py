@@ -1,4 +1,4 @@
-"""Play the actions of a recorded scenario against a server: a person who creates, patches, deletes, and the kubelets."""
+"""Play the actions of a recorded scenario: those of a person who creates, patches, deletes, and of the kubelets."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from naming import Names
+from node_kubelets import NodeKubelets
 from outcome import Difference
 from states import DEPLOYMENTS, POD_GROUPS_1_36, REPLICA_SETS, WORKLOADS_1_36
 
@@ -60,12 +61,17 @@ class Player:
     addresses: dict[str, str]
     appeared: dict[str, float]
     """When each pod was first seen."""
+    node_objects: Informer
+    nodes: NodeKubelets
+    recorded: Object
+    """The recorded state after the step that is played: it tells what an action does not say."""
 
     @classmethod
     def of(cls, client: Client, clock: Clock, names: Names) -> Player:
         """A player for one namespace."""
         pods = Informer(client, clock, PODS, namespace=names.namespace)
-        player = cls(client, clock, names, pods, [], {}, {})
+        nodes = Informer(client, clock, NODES)
+        player = cls(client, clock, names, pods, [], {}, {}, nodes, NodeKubelets(client, clock), {})
         pods.add_handler(player.watch)
         return player
 
@@ -104,24 +110,43 @@ class Player:
         resource = RESOURCES[obj["kind"]]
         filled = self._fill(obj)
         metadata = filled["metadata"]
-        metadata["ownerReferences"] = [await self._owner(owner) for owner in metadata.get("ownerReferences") or ()]
-        if not metadata["ownerReferences"]:
-            del metadata["ownerReferences"]
-        namespace = metadata.get("namespace", self.names.namespace) if resource.namespaced else None
+        stays = self._is_recorded(obj["kind"], name_of(obj))
+        owners = metadata.pop("ownerReferences", None) or ()
+        if owners:
+            metadata["ownerReferences"] = [await self._owner(owner, stays, len(owners)) for owner in owners]
+        namespace = metadata.get("namespace", self._namespace(obj)) if resource.namespaced else None
         await self.client.create(resource, namespace, filled)
         if resource is NODES and "status" in filled:
             await self.client.patch(NODES, None, name_of(filled), {"status": filled["status"]}, subresource="status")
 
-    async def _owner(self, owner: Object) -> Object:
-        """An owner reference with the uid that `<uid>` stands for: that of the object so named, if there is one."""
+    def _is_recorded(self, kind: str, name: str) -> bool:
+        """Whether the recorded state shows an object of that name in the scenario's namespace."""
+        return name in (obj["name"] for obj in self.recorded.get(kind) or ())
+
+    def _namespace(self, obj: Object) -> str:
+        """The scenario's namespace, or the other one if only there the recorded state shows the object."""
+        name = name_of(obj)
+        elsewhere = self.recorded.get(f"other namespace: {obj['kind']}") or ()
+        is_there = name in (other["name"] for other in elsewhere)
+        other = is_there and not self._is_recorded(obj["kind"], name)
+        return f"{self.names.namespace}-other" if other else self.names.namespace
+
+    async def _owner(self, owner: Object, stays: bool, count: int) -> Object:
+        """An owner reference with the uid that `<uid>` stands for: that of the object so named, if there is one.
+
+        If the recorded dependent is gone at once although its only owner is there, the uid was another one.
+        """
         if owner.get("uid") != "<uid>":
             return owner
         resource = RESOURCES[owner["kind"]]
-        try:
-            found = [await self.client.get(resource, self.names.namespace, owner["name"])]
-        except ApiError:
-            found = []
-        return {**owner, "uid": self.names.owner_uid(found)}
+        found = []
+        for namespace in (self.names.namespace, f"{self.names.namespace}-other") if resource.namespaced else (None,):
+            try:
+                found.append(await self.client.get(resource, namespace, owner["name"]))
+            except ApiError:
+                continue
+        was_other = count == 1 and not stays and self._is_recorded(owner["kind"], owner["name"])
+        return {**owner, "uid": self.names.owner_uid([] if was_other else found)}
 
     def _fill(self, obj: JSON) -> JSON:
         """A deep copy with the names of this run."""
@@ -129,6 +154,8 @@ class Player:
             return {self._fill(key): self._fill(value) for key, value in obj.items()}
         if isinstance(obj, list):
             return [self._fill(item) for item in obj]
+        if obj == "<time>":
+            return rfc3339(self.clock.now())
         return obj.replace("<ns>", self.names.namespace) if isinstance(obj, str) else obj
 
     async def patch(self, action: Object) -> None:
@@ -183,7 +210,7 @@ class Player:
 
     async def kubelet_of_nodes(self, action: Object) -> None:
         """What kubelets do to nodes."""
-        raise NotImplementedError(str(action))
+        await self.nodes.play([self._name(name) for name in action["nodes"]], action, self.recorded)
 
     async def _kubelet_pod(self, name: str, action: Object) -> None:
         namespace = self.names.namespace
