@@ -8,6 +8,11 @@ import re
 from muster.api.codec import JSON, Object
 
 NODES = ("n1", "n2", "n3", "n4", "n5", "n6")
+KINDS = ("Job", "Pod", "ConfigMap", "Node")
+"""The kinds of which objects get other names."""
+
+BEFORE = "|".join([r"(?<![\w./<-])", r"(?<=>/)", *(f"(?<={kind}/)" for kind in KINDS)])
+"""What may stand before a name: nothing that it could be a part of, `<ns>/`, or its kind."""
 
 
 def vary(scenario: Object, seed: int) -> Object:
@@ -16,9 +21,7 @@ def vary(scenario: Object, seed: int) -> Object:
     names = sorted(_names(scenario))
     renamed = {name: _other(rng, name) for name in (*names, *NODES)}
     pattern = re.compile(
-        r"(?<![\w./<-])("
-        + "|".join(re.escape(name) for name in sorted(renamed, key=len, reverse=True))
-        + r")(?![\w./])"
+        f"(?:{BEFORE})(" + "|".join(re.escape(name) for name in sorted(renamed, key=len, reverse=True)) + r")(?![\w./])"
     )
     whole = _rename(scenario, renamed, pattern)
     whole["id"], whole["family"], whole["cluster"] = scenario["id"], scenario["family"], scenario["cluster"]
@@ -27,14 +30,16 @@ def vary(scenario: Object, seed: int) -> Object:
 
 
 def _names(scenario: Object) -> set[str]:
-    """Names of Jobs, Pods and containers that steps create. Single articles of English are left alone."""
+    """Names of objects and containers that steps create. Single articles of English are left alone."""
     found: set[str] = set()
     for step in scenario["steps"]:
         for action in step["do"]:
             obj = action.get("create") if isinstance(action, dict) else None
-            if not isinstance(obj, dict) or obj.get("kind") not in ("Job", "Pod"):
+            if not isinstance(obj, dict) or obj.get("kind") not in KINDS:
                 continue
             found.add(obj["metadata"]["name"])
+            if "spec" not in obj or obj["kind"] == "Node":
+                continue
             spec = obj["spec"]["template"]["spec"] if obj["kind"] == "Job" else obj["spec"]
             found |= {container["name"] for container in (spec["containers"] + spec.get("initContainers", []))}
     return found - {"a"}
