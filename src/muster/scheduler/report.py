@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from muster.api.codec import Object
 from muster.api.groups import INITIALLY_SCHEDULED
@@ -16,13 +17,15 @@ from muster.api.meta import condition, name_of, namespace_of
 from muster.api.resource import POD_GROUPS, PODS, Resource
 from muster.client.client import Client
 from muster.client.events import EventRecorder
-from muster.client.transport import STRATEGIC_MERGE_PATCH, ClientError
+from muster.client.transport import STRATEGIC_MERGE_PATCH, ApiError, ClientError
 from muster.clock import Clock, rfc3339, wait
 from muster.scheduler.cache import PodRecord
 
 POD_SCHEDULED = "PodScheduled"
 REPEAT_EVENT_S = 300.0
 BUSY_PAUSE_S = 1.0
+FIRST_RETRY_S = 0.5
+MAX_RETRY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class Reporter:
 
     async def run(self) -> None:
         """Write until cancelled."""
+        failures = 0
         while True:
             if not self._wanted and not self._events:
                 self._arrived.clear()
@@ -111,12 +115,14 @@ class Reporter:
             await wait(self._clock, self._idle, BUSY_PAUSE_S)
             for event in (self._events.popleft() for _ in range(min(100, len(self._events)))):
                 self._recorder.record(_with_kind(event.about), event.type, event.reason, event.message)
-            batch = list(self._wanted.items())[: self._concurrency]
+            batch = list(islice(self._wanted.items(), self._concurrency))
             for target, _ in batch:
                 del self._wanted[target]
             async with asyncio.TaskGroup() as group:
-                for (resource, key), wanted in batch:
-                    group.create_task(self._write(resource, key, wanted))
+                writes = [group.create_task(self._write(target, wanted)) for target, wanted in batch]
+            failures = 0 if all(write.result() for write in writes) else failures + 1
+            if failures:
+                await self._clock.sleep(min(MAX_RETRY_S, FIRST_RETRY_S * 2.0 ** min(failures - 1, 30)))
 
     def _want(self, resource: Resource, key: str, wanted: Wanted) -> None:
         if len(self._wanted) >= self._limit and (resource, key) not in self._wanted:
@@ -132,17 +138,24 @@ class Reporter:
         self._events.append(event)
         self._arrived.set()
 
-    async def _write(self, resource: Resource, key: str, wanted: Wanted) -> None:
+    async def _write(self, target: tuple[Resource, str], wanted: Wanted) -> bool:
+        """Write one condition; False if it is to be tried again. One that the server refuses is dropped."""
+        resource, key = target
         patch = self._pod_patch(key, wanted) if resource == PODS else self._group_patch(key, wanted)
         if patch is None:
-            return
+            return True
         namespace, _, name = key.partition("/")
         try:
             await self._client.patch(
                 resource, namespace, name, patch, type_=STRATEGIC_MERGE_PATCH, subresource="status"
             )
-        except ClientError:
-            self.dropped += 1  # the next attempt says it again; a condition is never a reason to fail
+        except ClientError as error:
+            if isinstance(error, ApiError) and error.code != 429 and error.code < 500:
+                self.dropped += 1
+                return True
+            self._wanted.setdefault(target, wanted)
+            return False
+        return True
 
     def _pod_patch(self, key: str, wanted: Wanted) -> Object | None:
         record = self._pods.get(key)

@@ -14,7 +14,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from muster.api.groups import INITIALLY_SCHEDULED
-from muster.api.meta import has_condition, uid_of
+from muster.api.meta import has_condition, key_of, uid_of
 from muster.api.resource import NODES, POD_GROUPS, PODS, WORKLOADS, Resource
 from muster.client.client import Client
 from muster.client.events import EventRecorder
@@ -57,6 +57,7 @@ class Scheduler:
         self._changes: list[tuple[Resource, list[Change]]] = []
         self._work = asyncio.Event()
         self._held: dict[str, None] = {}
+        self._succeeded: dict[str, None] = {}
         self._held_timer: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -142,14 +143,16 @@ class Scheduler:
         arrived, self._changes = self._changes, []
         for resource, changes in arrived:
             apply[resource](changes)
-            if resource == PODS:
-                for change in changes:
-                    if change.new is None:
-                        self._forget_words(change)
+            for change in changes:
+                if change.new is None:
+                    self._forget(resource, key_of(change.object))
 
-    def _forget_words(self, change: Change) -> None:
-        metadata = change.object["metadata"]
-        self._reporter.forget(f"{metadata['namespace']}/{metadata['name']}")
+    def _forget(self, resource: Resource, key: str) -> None:
+        """Keep nothing about objects that are gone."""
+        if resource == PODS:
+            self._reporter.forget(key)
+        elif resource == POD_GROUPS:
+            self._succeeded.pop(key, None)
 
     async def _flush(self) -> None:
         """Retry what has slept for too long: a periodic timer, so that a simulation may end without it."""
@@ -162,6 +165,8 @@ class Scheduler:
 
     def _commit(self, verdict: Verdict) -> None:
         commit = Commit(verdict.ask.ref, len(verdict.placements))
+        if commit.ref is not None and verdict.placements:
+            self._succeeded[commit.ref.key] = None
         for placement in verdict.placements:
             record = self.core.cache.pods[placement.pod]
             self._binder.submit(BindRequest(record.key, record.pod, placement.node, commit))
@@ -198,7 +203,7 @@ class Scheduler:
         if rejection is None or verdict.placements:
             return
         self._tell_pods(rejection)
-        if verdict.ask.ref is not None:
+        if verdict.ask.ref is not None and verdict.ask.ref.key not in self._succeeded:
             self._reporter.group(verdict.ask.ref.key, "False", rejection.reason, rejection.message)
 
     def _tell_pods(self, rejection: Rejection) -> None:
