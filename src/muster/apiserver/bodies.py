@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import yaml
 
-from muster.api.codec import JSON, Object, dumps, loads
+from muster.api.codec import JSON, Object, copy, copy_object, loads
 from muster.apiserver.context import Context
+from muster.apiserver.decoding import WrongValue
 from muster.apiserver.errors import Qualified, StatusError, bad_request, invalid, unsupported_media_type
 from muster.apiserver.fields import invalid_value, not_supported
 from muster.apiserver.request import ApiRequest
@@ -22,6 +23,16 @@ _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 
 _DECODERS = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+
+
+class _Yaml(yaml.CSafeLoader):
+    """YAML as JSON would say it: dates stay texts."""
+
+
+_Yaml.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def go_bool(text: str) -> bool:
@@ -59,8 +70,31 @@ def media_type(request: ApiRequest) -> str:
 def read_object(ctx: Context, request: ApiRequest, served: Served) -> Object:
     """The body as an object of the resource's kind; ours to change. Raises StatusError (400, 415)."""
     kind = served.resource.kind
-    obj = _object(request, kind)
-    check_type(obj, served.resource.api_version, kind)
+    raw = _raw_object(request, kind)
+    check_type(raw, served.resource.api_version, kind)
+    obj = decode(ctx, served, raw, f'{kind} in version "{served.resource.version}" cannot be handled as a {kind}: ')
+    if not isinstance(obj.get("metadata"), dict):
+        obj["metadata"] = {}
+    obj["apiVersion"], obj["kind"] = served.resource.api_version, kind
+    return obj
+
+
+def decode(ctx: Context, served: Served, raw: JSON, prefix: str) -> Object:
+    """A fresh object of the kind from a JSON value; what to do about unknown fields is the request's wish.
+
+    Raises StatusError (400); `prefix` begins its message.
+    """
+    try:
+        obj, unknown = ctx.types.decode(served.resource, raw)
+    except WrongValue as error:
+        raise bad_request(prefix + error.message(served.resource.kind)) from error
+    if unknown:
+        texts = [f'unknown field "{path}"' for path in unknown]
+        if ctx.field_validation == "Strict":
+            raise bad_request(f"{prefix}strict decoding error: {', '.join(texts)}")
+        if ctx.field_validation == "Warn":
+            for text in texts:
+                ctx.warn(text)
     return obj
 
 
@@ -72,17 +106,22 @@ def read_any(request: ApiRequest, kind: str) -> Object:
 
 
 def _object(request: ApiRequest, kind: str) -> Object:
-    body = request.body
-    if isinstance(body, bytes):
-        value = _decode(body, media_type(request), kind)
-    else:
-        value = loads(dumps(body)) if body is not None else None
+    value = _raw_object(request, kind)
+    value = value if isinstance(request.body, bytes) else copy_object(value)
+    if not isinstance(value.get("metadata"), dict):
+        value["metadata"] = {}
+    return value
+
+
+def _raw_object(request: ApiRequest, kind: str) -> Object:
+    """The body as it came, perhaps shared with the sender."""
+    value: JSON = request.body
+    if isinstance(value, bytes):
+        value = _decode(value, media_type(request), kind)
     if not isinstance(value, dict):
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error"
         )
-    if not isinstance(value.get("metadata"), dict):
-        value["metadata"] = {}
     return value
 
 
@@ -97,7 +136,7 @@ def _decode(body: bytes, type_: str, kind: str) -> JSON:
             ) from error
     if type_ in ("application/yaml", "application/apply-patch+yaml"):
         try:
-            return yaml.load(body, Loader=yaml.CSafeLoader)
+            return yaml.load(body, Loader=_Yaml)
         except yaml.YAMLError as error:
             raise bad_request(f"error converting YAML to JSON: {error}") from error
     accepted = ", ".join(_DECODERS)
@@ -121,25 +160,20 @@ def check_type(obj: Object, api_version: str, kind: str) -> None:
             f'{got_kind} in version "{version}" cannot be handled as a {kind}: converting ({version}.{got_kind}) to '
             f"({kind}): unknown conversion"
         )
-    obj["apiVersion"] = api_version
-    obj["kind"] = kind
 
 
 def read_patch(request: ApiRequest) -> Patch:
     """The body as a patch; its value is ours. Raises StatusError (400, 415)."""
     type_ = media_type(request)
     if type_ not in PATCH_TYPES:
-        accepted = ", ".join(PATCH_TYPES)
-        raise unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {accepted}"
-        )
+        raise unsupported_media_type("415: Unsupported Media Type")
     if isinstance(request.body, bytes):
         try:
             value = _decode(request.body, type_ if type_ == APPLY_PATCH else "application/json", "")
         except StatusError as error:
             raise bad_request("error decoding patch: " + str(error)) from error
     else:
-        value = loads(dumps(request.body))
+        value = copy(request.body)
     if type_ != JSON_PATCH and not isinstance(value, dict):
         raise bad_request("error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}")
     force = go_bool(request.parameter("force"))
@@ -159,6 +193,8 @@ def read_write_options(ctx: Context, request: ApiRequest, kind: str) -> None:
     supported = ("", "Ignore", "Strict", "Warn")
     if checking not in supported:
         raise invalid(of, "", [not_supported("fieldValidation", checking, supported)])
+    if checking:
+        ctx.field_validation = checking
 
 
 def read_delete_options(ctx: Context, request: ApiRequest) -> DeleteOptions:

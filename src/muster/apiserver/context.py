@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 from muster.api.codec import Object
+from muster.apiserver.decoding import Types
 from muster.apiserver.options import ServerOptions
 from muster.apiserver.request import User
 from muster.apiserver.store.protocol import Store
@@ -22,6 +23,8 @@ class Context:
     options: ServerOptions
     user: User
     version: str
+    types: Types
+    field_validation: str = "Warn"
     dry_run: bool = False
     is_new: bool = False
     warnings: list[str] = field(default_factory=list)

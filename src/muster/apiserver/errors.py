@@ -95,6 +95,13 @@ def expired(message: str) -> StatusError:
     return failure(410, "Expired", message)
 
 
+def too_large(version: int, current: int) -> StatusError:
+    """A resource version that the server has not reached yet."""
+    text = "Too large resource version"
+    details: Object = {"causes": [{"reason": "ResourceVersionTooLarge", "message": text}], "retryAfterSeconds": 1}
+    return failure(504, "Timeout", f"Timeout: {text}: {version}, current: {current}", details)
+
+
 def internal(message: str) -> StatusError:
     return failure(500, "InternalError", f"Internal error occurred: {message}", {"causes": [{"message": message}]})
 

@@ -28,7 +28,7 @@ class InProcessTransport:
     async def request(
         self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] | None = None, body: Body = None
     ) -> Response:
-        request = ApiRequest(method, path, query, headers or {}, body, self._user)
+        request = ApiRequest(method, path, query, headers or {}, body, self._user, typed_items=True)
         if method == "GET" and path.count("/") <= DISCOVERY_DEPTH:
             found = self._discovery.answer(request)
             if found is not None:

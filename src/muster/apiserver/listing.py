@@ -9,7 +9,8 @@ import base64
 from collections.abc import Sequence
 
 from muster.api.codec import Object, Objects, dumps, loads
-from muster.apiserver.errors import StatusError, bad_request, expired
+from muster.apiserver.errors import Qualified, StatusError, bad_request, expired, invalid, too_large
+from muster.apiserver.fields import FieldError, forbidden_field, not_supported
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Served
 from muster.apiserver.selecting import Predicate, field_predicate, field_terms, label_predicate
@@ -24,16 +25,21 @@ def predicates(served: Served, request: ApiRequest) -> Sequence[Predicate]:
         found.append(label_predicate(labels))
     fields = request.parameter("fieldSelector")
     if fields:
-        terms = list(dict.fromkeys(field_terms(fields)))
+        terms = field_terms(fields)
+        for field, _, _ in terms:
+            if field not in served.selectable_names():
+                raise bad_request(served.unknown_field(field))
         if terms:
-            found.append(field_predicate(terms, served.selectable(), served.selectable_names()))
+            found.append(field_predicate(terms, served.selectable()))
     return found
 
 
 def list_objects(store: Store, served: Served, namespace: str, request: ApiRequest) -> Object:
     """The list object that answers a list request. Raises StatusError (400, 410)."""
+    check_options(request, is_watch=False)
+    _check_version(store, request)
     tests = predicates(served, request)
-    limit = _integer(request, "limit")
+    limit = max(_integer(request, "limit"), 0)
     token = request.parameter("continue")
     revision: int | None = None
     start = ""
@@ -54,8 +60,49 @@ def list_objects(store: Store, served: Served, namespace: str, request: ApiReque
         "kind": f"{served.resource.kind}List",
         "apiVersion": served.resource.api_version,
         "metadata": metadata,
-        "items": items,
+        "items": items if request.typed_items else [_untyped(item) for item in items],
     }
+
+
+def _untyped(obj: Object) -> Object:
+    return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
+
+
+def check_options(request: ApiRequest, *, is_watch: bool) -> None:
+    """The resource version options of a list or watch must make sense together. Raises StatusError (422)."""
+    version, match = request.parameter("resourceVersion"), request.parameter("resourceVersionMatch")
+    initial = request.parameter("sendInitialEvents")
+    if not match and not initial:
+        return
+    found: list[FieldError] = []
+    field = "resourceVersionMatch"
+    if initial:
+        if not is_watch:
+            found.append(forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+        elif match != "NotOlderThan":
+            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            found.append(forbidden_field(field, why))
+    elif is_watch:
+        found.append(forbidden_field(field, "resourceVersionMatch is forbidden for watch"))
+    elif not version:
+        found.append(forbidden_field(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+    elif match not in ("Exact", "NotOlderThan"):
+        found.append(not_supported(field, match, ("Exact", "NotOlderThan", "")))
+    elif match == "Exact" and version == "0":
+        found.append(forbidden_field(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if found:
+        raise invalid(Qualified("meta.k8s.io", "ListOptions"), "", found)
+
+
+def _check_version(store: Store, request: ApiRequest) -> None:
+    text = request.parameter("resourceVersion")
+    if not text:
+        return
+    if not (text.isascii() and text.isdigit()):
+        problem = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise bad_request(f"invalid resource version: resourceVersion: {problem}")
+    if int(text) > store.revision:
+        raise too_large(int(text), store.revision)
 
 
 def _collect(
@@ -99,7 +146,16 @@ def _read_token(token: str, prefix: str) -> tuple[int, str]:
         value = loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         return int(value["rv"]), prefix + value["start"]
     except (ValueError, KeyError, TypeError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
+        raise bad_request(f"invalid continue token: continue key is not valid: {_why(token)}") from error
+
+
+def _why(token: str) -> str:
+    """What is wrong with a continue token."""
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    wrong = next((place for place, mark in enumerate(token) if mark not in alphabet), None)
+    if wrong is None and len(token) % 4 == 1:
+        wrong = len(token) - 1
+    return f"illegal base64 data at input byte {wrong}" if wrong is not None else "encoded start key is not valid"
 
 
 def _expired(token: str, revision: int) -> StatusError:

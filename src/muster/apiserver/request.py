@@ -19,7 +19,11 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """Method, path, query, headers (names in lower case) and body of one request."""
+    """Method, path, query, headers (names in lower case) and body of one request.
+
+    `typed_items`: items of lists carry their apiVersion and kind (real servers leave them out; inside the process they
+    stay, so that lists share the stored objects).
+    """
 
     method: str
     path: str
@@ -27,6 +31,7 @@ class ApiRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Body = None
     user: User = User()
+    typed_items: bool = False
 
     def parameter(self, name: str, default: str = "") -> str:
         """The first value of a query parameter."""

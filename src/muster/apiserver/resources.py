@@ -87,11 +87,17 @@ class Served:
         """The fields that field selectors may name."""
         return self.strategy.selectable_names | {"metadata.name", "metadata.namespace"}
 
+    def unknown_field(self, field: str) -> str:
+        """What a client is told that selects by a field that this kind does not offer."""
+        if self.strategy.selectable_names:
+            return f"field label not supported: {field}"
+        return f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """What a path names. `served` None: nothing of ours; then `group_version_known` tells an unknown resource of a
-    known version from an unknown path."""
+    known version from an unknown path. `is_watch`: the old form of a watch, `/api/v1/watch/…`."""
 
     served: Served | None
     namespace: str = ""
@@ -99,6 +105,7 @@ class Route:
     subresource: str = ""
     rest: str = ""
     group_version_known: bool = False
+    is_watch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,9 @@ class ResourceTable:
         else:
             return Route(None)
         known = (group, version) in self._versions
+        is_watch = rest[0] == "watch" and len(rest) > 1
+        if is_watch:
+            rest = rest[1:]
         namespace = ""
         if rest[0] == "namespaces" and len(rest) >= 3 and not (len(rest) == 3 and rest[2] in ("status", "finalize")):
             namespace, rest = rest[1], rest[2:]
@@ -147,4 +157,4 @@ class ResourceTable:
             return Route(None, group_version_known=known)
         name = rest[1] if len(rest) > 1 else ""
         subresource = rest[2] if len(rest) > 2 else ""
-        return Route(served, namespace, name, subresource, "/".join(rest[3:]), known)
+        return Route(served, namespace, name, subresource, "/".join(rest[3:]), known, is_watch)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from muster.api.codec import JSON, Object
 from muster.apiserver import bodies
 from muster.apiserver.context import Context
+from muster.apiserver.decoding import Types
 from muster.apiserver.errors import StatusError, failure, internal, method_not_allowed
 from muster.apiserver.options import ServerOptions
 from muster.apiserver.registry.bootstrap import bootstrap_objects
@@ -36,6 +37,7 @@ class ApiServer:
         self.resources = resource_table(self.options)
         self._clock = clock
         self._rng = rng
+        self._types = Types(self.options.emulate or "")
         self._verbs = Verbs(store)
         self._bootstrap()
 
@@ -66,7 +68,12 @@ class ApiServer:
 
     def is_watch(self, request: ApiRequest) -> bool:
         """Whether the request asks for a stream of events."""
-        return request.method == "GET" and bodies.go_bool(request.parameter("watch"))
+        if request.method != "GET":
+            return False
+        if not bodies.go_bool(request.parameter("watch")):
+            return "/watch/" in request.path and self.resources.route(request.path).is_watch
+        route = self.resources.route(request.path)
+        return route.is_watch or not route.name
 
     def watch(self, request: ApiRequest, *, bookmarks_by_time: bool = True) -> AsyncIterator[WatchEvents]:
         """The events that the request asks for, in batches. Raises StatusError at once if the request is refused.
@@ -80,7 +87,9 @@ class ApiServer:
         return watcher.events()
 
     def _context(self, request: ApiRequest, served: Served) -> Context:
-        return Context(self.store, self._clock.now(), self._rng, self.options, request.user, served.resource.version)
+        return Context(
+            self.store, self._clock.now(), self._rng, self.options, request.user, served.resource.version, self._types
+        )
 
     def _dispatch(self, ctx: Context, request: ApiRequest, route: Route, served: Served) -> JSON:
         if route.subresource:

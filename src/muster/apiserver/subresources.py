@@ -11,14 +11,12 @@ from typing import TypeAlias
 
 from muster.api.codec import Object, copy_object
 from muster.apiserver import bodies, errors
-from muster.apiserver.applying import apply
 from muster.apiserver.context import Context
 from muster.apiserver.patching import patched
 from muster.apiserver.registry import binding, eviction
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Served
-from muster.apiserver.verbs import Verbs, check_patched, resource_name, shown_as
-from muster.client.transport import APPLY_PATCH
+from muster.apiserver.verbs import Verbs, resource_name, shown_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +55,7 @@ def _written(call: Call, old: Object) -> Object:
         raise errors.method_not_allowed()
     bodies.read_write_options(call.ctx, call.request, "PatchOptions")
     patch = bodies.read_patch(call.request)
-    new = apply(old, patch, call.served) if patch.type == APPLY_PATCH else patched(old, patch, call.served)
-    check_patched(call.served, new, call.name)
-    asked: Object = new
-    return asked
+    return call.verbs.after_patch(call.ctx, call.served, old, patch, call.name)
 
 
 def bind(call: Call) -> Object:
@@ -111,7 +106,7 @@ def scale(call: Call) -> Object:
     if call.request.method == "PUT":
         asked = bodies.read_any(call.request, "Scale")
     else:
-        value = patched(current, bodies.read_patch(call.request), call.served)
+        value = patched(current, bodies.read_patch(call.request), None)
         asked = value if isinstance(value, dict) else {}
     version = (asked.get("metadata") or {}).get("resourceVersion")
     if version and version != stored["metadata"]["resourceVersion"]:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.api.codec import JSON, Object, Objects, copy_object
+from muster.api.codec import JSON, Object, Objects, copy_object, dumps
 from muster.apiserver import deletion, errors, listing, metadata
 from muster.apiserver.admission import namespace_lifecycle
 from muster.apiserver.applying import apply
 from muster.apiserver.bodies import DeleteOptions, Patch, check_type
 from muster.apiserver.context import Context
+from muster.apiserver.decoding import WrongValue
 from muster.apiserver.errors import Qualified, StatusError
-from muster.apiserver.fields import FieldError
+from muster.apiserver.fields import FieldError, invalid_value
 from muster.apiserver.patching import patched
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Served
@@ -107,14 +108,18 @@ class Verbs:
             check_type(patch.value, served.resource.api_version, served.resource.kind)
             if stored is None:
                 ctx.is_new = True
-                patch.value.setdefault("metadata", {}).setdefault("name", name)
-                return self.create(ctx, served, namespace, patch.value)
+                return self.create(ctx, served, namespace, _applied_new(ctx, served, patch, name))
         if stored is None:
             raise errors.not_found(resource_name(served), name)
-        old = shown_as(served, stored)
-        new = apply(old, patch, served) if patch.type == APPLY_PATCH else patched(old, patch, served)
-        check_patched(served, new, name)
-        return self.write(ctx, served, stored, copy_object(new))
+        new = self.after_patch(ctx, served, shown_as(served, stored), patch, name)
+        return self.write(ctx, served, stored, new)
+
+    def after_patch(self, ctx: Context, served: Served, old: Object, patch: Patch, name: str) -> Object:
+        """The state that a patch asks for: a fresh object. Raises StatusError (400, 422)."""
+        schema = ctx.types.schema(served.resource)
+        new = apply(old, patch, schema) if patch.type == APPLY_PATCH else patched(old, patch, schema)
+        _check_patched(served, new, name)
+        return _decode_patched(ctx, served, new)
 
     def write(self, ctx: Context, served: Served, stored: Object, new: Object) -> Object:
         """Make `new` (ours to change, in the version of `served`) the next state of a stored object."""
@@ -247,7 +252,34 @@ def _require_version(served: Served, meta: Object) -> None:
         raise errors.invalid(kind_name(served), meta["name"], [why])
 
 
-def check_patched(served: Served, new: JSON, name: str) -> None:
+def _applied_new(ctx: Context, served: Served, patch: Patch, name: str) -> Object:
+    """The object that an apply of something new creates."""
+    new = _decode_patched(ctx, served, patch.value)
+    new["metadata"] = {**(new.get("metadata") or {}), "name": name}
+    new["apiVersion"], new["kind"] = served.resource.api_version, served.resource.kind
+    return new
+
+
+def _decode_patched(ctx: Context, served: Served, value: JSON) -> Object:
+    try:
+        new, unknown = ctx.types.decode(served.resource, value)
+    except WrongValue as error:
+        raise _bad_patch(value, error.message(served.resource.kind)) from error
+    if unknown:
+        texts = [f'unknown field "{path}"' for path in unknown]
+        if ctx.field_validation == "Strict":
+            raise _bad_patch(value, f"strict decoding error: {', '.join(texts)}")
+        if ctx.field_validation == "Warn":
+            for text in texts:
+                ctx.warn(text)
+    return new
+
+
+def _bad_patch(value: JSON, why: str) -> StatusError:
+    return errors.invalid(Qualified("", ""), "", [invalid_value("patch", dumps(value).decode(), why)])
+
+
+def _check_patched(served: Served, new: JSON, name: str) -> None:
     """A patch must leave an object of the same kind and name. Raises StatusError (400)."""
     if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
         raise errors.bad_request("the patched value is not an object")

@@ -10,16 +10,18 @@ from collections.abc import AsyncIterator
 
 from muster.api.codec import Object
 from muster.apiserver.bodies import go_bool
-from muster.apiserver.errors import bad_request, expired
-from muster.apiserver.listing import predicates
+from muster.apiserver.errors import bad_request, expired, failure
+from muster.apiserver.listing import check_options, predicates
 from muster.apiserver.options import ServerOptions
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Route, Served
+from muster.apiserver.selecting import Predicate
 from muster.apiserver.store.protocol import Compacted, Events, Store, StoreEvent
 from muster.client.transport import WatchEvent, WatchEvents
 from muster.clock import Clock
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+LAST_BOOKMARK_S = 2.0
 
 
 class Watcher:
@@ -40,7 +42,8 @@ class Watcher:
         self._clock = clock
         self._served: Served = route.served
         self._convert = route.served.conversion.from_stored if route.served.conversion else None
-        self._tests = predicates(route.served, request)
+        check_options(request, is_watch=True)
+        self._tests = [*predicates(route.served, request), *_by_name(route.name)]
         self._prefix = route.served.prefix(route.namespace)
         self._bookmarks = go_bool(request.parameter("allowWatchBookmarks"))
         self._interval_s = options.bookmark_interval_s if self._bookmarks and by_time else 0.0
@@ -90,7 +93,7 @@ class Watcher:
         """The batches, an empty one whenever a bookmark is due, until the watch's time is over."""
         loop = asyncio.get_running_loop()
         end_s = self._clock.now() + self._timeout_s if self._timeout_s else None
-        mark_s = self._clock.now() + self._interval_s if self._interval_s else None
+        mark_s = _next_mark(self._clock.now(), self._interval_s, end_s)
         reading: asyncio.Task[Events] | None = None
         try:
             while True:
@@ -99,7 +102,7 @@ class Watcher:
                 if end_s is not None and now >= end_s:
                     return
                 if mark_s is not None and now >= mark_s:
-                    mark_s = now + self._interval_s
+                    mark_s = _next_mark(now, self._interval_s, end_s)
                     yield []
                     continue
                 if reading is None:
@@ -152,6 +155,16 @@ class Watcher:
         return WatchEvent("BOOKMARK", {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
 
 
+def _next_mark(now: float, interval_s: float, end_s: float | None) -> float | None:
+    """When the next bookmark is due: after the interval, or shortly before the watch ends."""
+    if not interval_s:
+        return None
+    if end_s is None or now + interval_s < end_s - LAST_BOOKMARK_S:
+        return now + interval_s
+    last_s = max(end_s - LAST_BOOKMARK_S, (now + end_s) / 2)
+    return last_s if last_s < end_s - 0.5 else None
+
+
 class _Ended(Exception):
     """The store's stream has ended."""
 
@@ -174,6 +187,11 @@ def _at_revision(obj: Object, revision: int) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
+def _by_name(name: str) -> list[Predicate]:
+    """The old path of a watch may name one object."""
+    return [lambda obj: obj["metadata"]["name"] == name] if name else []
+
+
 def _timeout(request: ApiRequest) -> float:
     text = request.parameter("timeoutSeconds")
     if not text:
@@ -189,7 +207,8 @@ def _version(request: ApiRequest) -> int:
     try:
         return int(text) if text else 0
     except ValueError as error:
-        raise bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax') from error
+        problem = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise failure(500, "", f"resourceVersion: {problem}") from error
 
 
 def _wants_initial(request: ApiRequest) -> bool:

@@ -1,0 +1,267 @@
+"""From a JSON value that a client sent to an object of a kind: wrong types are refused, unknown fields left out.
+
+One walk checks, copies, writes quantities in their canonical form and leaves out nulls and empty lists and maps, as a
+decoder into Go structs does. Error texts are those of Go's decoder where they are short.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+from muster.api.codec import JSON, Object, copy
+from muster.api.quantity import QuantityError, canonical_quantity
+from muster.api.resource import Resource
+from muster.apiserver.schema import Schema, schema_for
+
+Unknown: TypeAlias = list[list[str]]
+Decode: TypeAlias = Callable[[JSON, Unknown], JSON]
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1), "": (-(2**63), 2**63 - 1)}
+
+
+class WrongValue(Exception):
+    """A value cannot be decoded. `path` grows from the inside out; `struct` is the type that has the field."""
+
+    def __init__(self, text: str, type_: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.type = type_
+        self.path: list[str] = []
+        self.struct = ""
+
+    def message(self, kind: str) -> str:
+        """The text of the decoding error."""
+        if not self.type:
+            return self.text
+        path = ".".join([self.struct or kind, *(part for part in reversed(self.path) if not part.startswith("["))])
+        return f"json: cannot unmarshal {self.text} into Go struct field {path} of type {self.type}"
+
+
+def path_text(parts: list[str]) -> str:
+    """The path of an unknown field; `parts` from the inside out, items of lists as `[0]`."""
+    text = ""
+    for part in reversed(parts):
+        text += part if part.startswith("[") or not text else f".{part}"
+    return text
+
+
+class Decoders:
+    """The decoders of schemas, each made when it is first needed."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[Schema, Decode]] = {}
+
+    def of(self, schema: Schema | None) -> Decode:
+        """The decoder of a schema; one that copies if nothing is known."""
+        if schema is None:
+            return _copy
+        found = self._made.get(id(schema))
+        if found is None:
+            # The schema is kept along so that its id is not used again.
+            found = self._made[id(schema)] = (schema, self._make(schema))
+        return found[1]
+
+    def _make(self, schema: Schema) -> Decode:
+        match schema.format or schema.type:
+            case "quantity":
+                return _quantity
+            case "int-or-string":
+                return _int_or_string
+            case "date-time":
+                return _time
+            case "int32" | "int64" | "integer":
+                return _integer(schema.format)
+            case "boolean":
+                return _boolean
+            case "number" | "double":
+                return _number
+        if schema.type == "string":
+            return _string
+        if schema.type == "array":
+            return self._list(schema)
+        if schema.type == "object" and not schema.is_open:
+            return self._map(schema) if schema.values is not None else self._struct(schema)
+        return _copy
+
+    def _struct(self, schema: Schema) -> Decode:
+        fields = {name: (child, _is_collection(child)) for name, child in schema.fields.items()}
+        decoders: dict[str, tuple[Decode, bool]] = {}
+        struct = schema.name.rpartition(".")[2]
+        is_kind = "apiVersion" in fields and "kind" in fields
+
+        def decode(value: JSON, unknown: Unknown) -> JSON:
+            if type(value) is not dict:
+                raise WrongValue(_found(value), struct or "map[string]interface {}")
+            result: Object = {}
+            for key, item in value.items():
+                entry = decoders.get(key)
+                if entry is None:
+                    known = fields.get(key)
+                    if known is None:
+                        if not (is_kind and key in ("apiVersion", "kind")):
+                            unknown.append([key])
+                            continue
+                        entry = (_string, False)
+                    else:
+                        entry = (self.of(known[0]), known[1])
+                    decoders[key] = entry
+                if item is None:
+                    continue
+                before = len(unknown)
+                try:
+                    decoded = entry[0](item, unknown)
+                except WrongValue as error:
+                    error.path.append(key)
+                    if not error.struct:
+                        error.struct = struct
+                    raise
+                if len(unknown) > before:
+                    for path in unknown[before:]:
+                        path.append(key)
+                if decoded or not entry[1]:
+                    result[key] = decoded
+            return result
+
+        return decode
+
+    def _map(self, schema: Schema) -> Decode:
+        assert schema.values is not None
+        decode_value = self.of(schema.values)
+
+        def decode(value: JSON, unknown: Unknown) -> JSON:
+            if type(value) is not dict:
+                raise WrongValue(_found(value), "map[string]string")
+            result: Object = {}
+            for key, item in value.items():
+                if item is None:
+                    continue
+                before = len(unknown)
+                result[key] = decode_value(item, unknown)
+                if len(unknown) > before:
+                    for path in unknown[before:]:
+                        path.append(key)
+            return result
+
+        return decode
+
+    def _list(self, schema: Schema) -> Decode:
+        items = schema.items
+        made: list[Decode] = []
+
+        def decode(value: JSON, unknown: Unknown) -> JSON:
+            if type(value) is not list:
+                raise WrongValue(_found(value), "[]interface {}")
+            # Made late, since schemas may contain themselves.
+            if not made:
+                made.append(self.of(items))
+            decode_item = made[0]
+            result: list[JSON] = []
+            for index, item in enumerate(value):
+                before = len(unknown)
+                try:
+                    result.append(decode_item(item, unknown))
+                except WrongValue as error:
+                    error.path.append(f"[{index}]")
+                    raise
+                if len(unknown) > before:
+                    for path in unknown[before:]:
+                        path.append(f"[{index}]")
+            return result
+
+        return decode
+
+
+class Types:
+    """The schemas and decoders of the kinds of one release (`1.36`), or of all (``)."""
+
+    def __init__(self, release: str = "") -> None:
+        self._release = release
+        self._decoders = Decoders()
+        self._schemas: dict[Resource, Schema | None] = {}
+
+    def schema(self, resource: Resource) -> Schema | None:
+        """The schema of a resource's kind, None if it is not known."""
+        if resource not in self._schemas:
+            found = schema_for(resource.group, resource.version, resource.kind, self._release)
+            self._schemas[resource] = found
+        return self._schemas[resource]
+
+    def decode(self, resource: Resource, value: JSON) -> tuple[Object, list[str]]:
+        """A fresh object of the resource's kind, and the paths of unknown fields. Raises WrongValue."""
+        unknown: Unknown = []
+        obj: Object = self._decoders.of(self.schema(resource))(value, unknown)
+        return obj, [path_text(path) for path in unknown]
+
+
+def _is_collection(schema: Schema) -> bool:
+    """Whether an empty value of this schema is as good as none."""
+    return schema.type == "array" or schema.values is not None
+
+
+def _found(value: JSON) -> str:
+    """How Go's decoder names a value of the wrong type."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return f"number {value}" if isinstance(value, int) and abs(value) > 2**31 else "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _copy(value: JSON, unknown: Unknown) -> JSON:
+    return copy(value)
+
+
+def _string(value: JSON, unknown: Unknown) -> JSON:
+    if type(value) is str:
+        return value
+    raise WrongValue(_found(value), "string")
+
+
+def _boolean(value: JSON, unknown: Unknown) -> JSON:
+    if type(value) is bool:
+        return value
+    raise WrongValue(_found(value), "bool")
+
+
+def _number(value: JSON, unknown: Unknown) -> JSON:
+    if type(value) in (int, float):
+        return value
+    raise WrongValue(_found(value), "float64")
+
+
+def _integer(format_: str) -> Decode:
+    low, high = _RANGES[format_]
+    type_ = format_ or "int64"
+
+    def decode(value: JSON, unknown: Unknown) -> JSON:
+        if type(value) is int and low <= value <= high:
+            return value
+        raise WrongValue(_found(value), type_)
+
+    return decode
+
+
+def _int_or_string(value: JSON, unknown: Unknown) -> JSON:
+    if type(value) in (int, str):
+        return value
+    raise WrongValue(_found(value), "intstr.IntOrString")
+
+
+def _quantity(value: JSON, unknown: Unknown) -> JSON:
+    try:
+        return canonical_quantity(value)
+    except QuantityError as error:
+        raise WrongValue(str(error)) from error
+
+
+def _time(value: JSON, unknown: Unknown) -> JSON:
+    if type(value) is not str:
+        raise WrongValue(_found(value), "string")
+    if not _TIME.fullmatch(value):
+        raise WrongValue(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"')
+    return value
