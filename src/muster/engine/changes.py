@@ -1,0 +1,273 @@
+"""The smallest changes with which a group that does not fit would fit: each is tried by `decide` before it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from muster.api.codec import Object
+from muster.api.quantity import format_units
+from muster.engine.decide import decide
+from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Member, Placed
+from muster.engine.nodes import NodeRecord
+from muster.engine.profile import Profile
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot
+from muster.engine.tolerations import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, untolerated
+from muster.engine.words import amount_of, insufficient, nodes, pods, shape_text
+
+RunningGroup: TypeAlias = tuple[str, Sequence[str]]
+"""A group's key and the keys of its pods."""
+
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+LIFECYCLE_PREFIX = "node.kubernetes.io/"
+"""Taints with this prefix say what is wrong with a node: tolerating them is no advice, and a new node has none."""
+
+_MOST_NODE_KINDS = 64
+_MOST_TAINTS = 16
+_MOST_GROUPS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A group that does not fit. `proved`: it was proved, so that any change that helps by one step is a smallest one.
+
+    `lowers_min_count`: whether a smaller min_count is an answer.
+    """
+
+    snapshot: Snapshot
+    request: GroupRequest
+    profile: Profile
+    proved: bool
+    diagnosis: Diagnosis
+    lowers_min_count: bool = True
+
+    def decide(self, snapshot: Snapshot | None = None, request: GroupRequest | None = None) -> Decision:
+        """The decision with another snapshot or request."""
+        return decide(snapshot or self.snapshot, request or self.request, profile=self.profile)
+
+    @property
+    def blocked(self) -> Shape:
+        """The shape of the member that the diagnosis is about."""
+        found = next((member for member in self.request.members if member.key == self.diagnosis.unplaced), None)
+        return (found or self.request.members[0]).shape
+
+    def with_shape(self, old: Shape, new: Shape) -> GroupRequest:
+        """The request with one shape in place of another."""
+        members = tuple(Member(each.key, new if each.shape == old else each.shape) for each in self.request.members)
+        return replace(self.request, members=members)
+
+
+def smallest_changes(question: Question, groups: Sequence[RunningGroup]) -> list[Object]:
+    """The changes that help, at most one of each kind and resource or taint."""
+    request = question.request
+    if request.topology_key is not None or question.diagnosis.verdict or not request.members:
+        return []
+    found: list[Object] = []
+    if len(request.members) + request.scheduled >= request.min_count:
+        found += _added_nodes(question)
+        found += _lowered_requests(question)
+        found += _tolerated_taints(question)
+        found += _ended_groups(question, groups)
+    if question.lowers_min_count:
+        found += _lowered_min_count(question)
+    order = ("addNodes", "lowerRequest", "lowerMinCount", "tolerate", "endGroups")
+    return sorted(found, key=lambda change: order.index(change["kind"]))
+
+
+def _change(kind: str, text: str, minimal: bool, **fields: object) -> Object:
+    return {"kind": kind, "text": text, "verified": True, "minimal": minimal, **fields}
+
+
+# -- add nodes -------------------------------------------------------------------------------------------------------
+
+
+def _added_nodes(question: Question) -> list[Object]:
+    """How many nodes like an existing one are needed; the kind of node that takes most pods of the blocked shape."""
+    like = _best_kind(question)
+    if like is None:
+        return []
+
+    def enough(number: int) -> Decision:
+        return question.decide(snapshot=question.snapshot.with_nodes(_with_new(question.snapshot, like, number)))
+
+    number = _smallest(enough, len(question.request.members))
+    if number is None:
+        return []
+    minimal = question.proved if number == 1 else isinstance(enough(number - 1), Infeasible)
+    offer = ", ".join(
+        amount_of(name, units) for name, units in like.allocatable if name in insufficient(question.diagnosis.reasons)
+    )
+    text = f"add {nodes(number)} like {like.name}" + (f" (with {offer})" if offer else "")
+    return [_change("addNodes", text, minimal, nodes=number, like=like.name, domain=None)]
+
+
+def _best_kind(question: Question) -> NodeRecord | None:
+    """The existing node of whose kind a new one would take most pods of the blocked shape; None if none would."""
+    kinds: dict[object, NodeRecord] = {}
+    for record in question.snapshot.table.records:
+        if len(kinds) < _MOST_NODE_KINDS:
+            kinds.setdefault(_kind(record), record)
+    fresh = [_fresh(question.snapshot, record, 1) for record in kinds.values()]
+    extended = question.snapshot.with_nodes([*question.snapshot.table.records, *fresh])
+    counts = question.profile.count(question.blocked, extended)
+    takes = [int(counts[extended.table.index[record.name]]) for record in fresh]
+    if not takes or max(takes) == 0:
+        return None
+    return list(kinds.values())[takes.index(max(takes))]
+
+
+def _kind(record: NodeRecord) -> object:
+    labels = tuple(sorted((key, value) for key, value in record.labels.items() if key != HOSTNAME_LABEL))
+    return record.allocatable, labels, record.taints, record.images
+
+
+def _with_new(snapshot: Snapshot, like: NodeRecord, number: int) -> list[NodeRecord]:
+    return [*snapshot.table.records, *(_fresh(snapshot, like, serial) for serial in range(1, number + 1))]
+
+
+def _fresh(snapshot: Snapshot, like: NodeRecord, serial: int) -> NodeRecord:
+    """A new node like another: a name and hostname of its own, not cordoned, without taints of the node lifecycle."""
+    name = f"{like.name}+{serial}"
+    while name in snapshot.table.index:
+        name += "+"
+    labels = {**like.labels, HOSTNAME_LABEL: name} if HOSTNAME_LABEL in like.labels else like.labels
+    taints = tuple(taint for taint in like.taints if not taint.key.startswith(LIFECYCLE_PREFIX))
+    return replace(like, name=name, labels=labels, taints=taints, unschedulable=False)
+
+
+def _smallest(enough: Callable[[int], Decision], most: int) -> int | None:
+    """The smallest number in 1..most for which the decision places the group; doubling, then bisection."""
+    low, high = 0, 1
+    while not isinstance(enough(high), Placed):
+        if high >= most:
+            return None
+        low, high = high, min(2 * high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if isinstance(enough(middle), Placed):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+# -- ask for less ----------------------------------------------------------------------------------------------------
+
+
+def _lowered_requests(question: Question) -> list[Object]:
+    found = []
+    for resource in insufficient(question.diagnosis.reasons):
+        found += _lowered_request(question, resource)
+    return found
+
+
+def _lowered_request(question: Question, resource: str) -> list[Object]:
+    """The largest smaller request of one resource with which the group fits, in steps of a sensible size."""
+    shape, step = question.blocked, _step(resource)
+    asked = shape.request(resource)
+
+    def fits(steps: int) -> Decision:
+        lowered = shape.with_request(resource, steps * step)
+        return question.decide(request=question.with_shape(shape, lowered))
+
+    low, high = 0, -(-asked // step)
+    if high <= 1 or not isinstance(fits(1), Placed):
+        return []
+    low = 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if isinstance(fits(middle), Placed):
+            low = middle
+        else:
+            high = middle
+    minimal = isinstance(fits(high), Infeasible) if high * step < asked else question.proved
+    several = sum(member.shape == shape for member in question.request.members) > 1
+    text = f"ask for {amount_of(resource, low * step)} instead of {format_units(resource, asked)}"
+    fields = {"shape": shape_text(shape), "resource": resource}
+    amounts = {"from": format_units(resource, asked), "to": format_units(resource, low * step)}
+    return [_change("lowerRequest", text + (" in each pod" if several else ""), minimal, **fields, **amounts)]
+
+
+def _step(resource: str) -> int:
+    """Memory-like resources change by Mi, cpu by millicores, others by one."""
+    binary = resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-")
+    return 2**20 if binary else 1
+
+
+# -- need fewer, tolerate more, wait ---------------------------------------------------------------------------------
+
+
+def _lowered_min_count(question: Question) -> list[Object]:
+    """The largest smaller min_count with which the group would run now."""
+    request = question.request
+    decision = question.decide(request=replace(request, min_count=request.scheduled + 1))
+    if not isinstance(decision, Placed):
+        return []
+    to = request.scheduled + len(decision.placements)
+    if to >= request.min_count:
+        return []
+    known = request.scheduled + len(request.members)
+    next_smaller = to + 1 <= known and to + 1 < request.min_count
+    bigger = question.decide(request=replace(request, min_count=to + 1)) if next_smaller else None
+    minimal = isinstance(bigger, Infeasible) or (bigger is None and question.proved)
+    return [_change("lowerMinCount", f"set minCount to {to}, so that {pods(to)} are enough", minimal, to=to)]
+
+
+def _tolerated_taints(question: Question) -> list[Object]:
+    """Single taints whose toleration would be enough."""
+    if "TaintToleration" not in question.diagnosis.plugins:
+        return []
+    shape, found = question.blocked, []
+    for taint in _keeping_out(question.snapshot, shape):
+        tolerant = shape.with_toleration(Toleration(taint.key, "Equal", taint.value, taint.effect))
+        if isinstance(question.decide(request=question.with_shape(shape, tolerant)), Placed):
+            text = f"tolerate the taint {taint}"
+            found.append(_change("tolerate", text, question.proved, taint=str(taint), shape=shape_text(shape)))
+    return found
+
+
+def _keeping_out(snapshot: Snapshot, shape: Shape) -> list[Taint]:
+    hard = {
+        taint
+        for taints in snapshot.table.taint_sets
+        for taint in untolerated(taints, shape.tolerations)
+        if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not taint.key.startswith(LIFECYCLE_PREFIX)
+    }
+    return sorted(hard)[:_MOST_TAINTS]
+
+
+def _ended_groups(question: Question, groups: Sequence[RunningGroup]) -> list[Object]:
+    """Running groups whose end would make room: one if one is enough, else a set from which none can be left out."""
+    candidates = [group for group in groups if group[0] != question.request.key][:_MOST_GROUPS]
+    singles = [(group, _without(question, [group])) for group in candidates]
+    alone = [group for group, decision in singles if isinstance(decision, Placed)]
+    if alone:
+        chosen, minimal = [min(alone, key=lambda group: len(group[1]))], question.proved
+    else:
+        chosen = _irreducible(question, candidates)
+        minimal = len(chosen) == 2 and all(isinstance(decision, Infeasible) for _, decision in singles)
+    if not chosen:
+        return []
+    names = [key for key, _ in chosen]
+    text = f"wait until {' and '.join(names)} {'ends' if len(names) == 1 else 'end'}"
+    return [_change("endGroups", text, minimal, groups=names)]
+
+
+def _irreducible(question: Question, candidates: Sequence[RunningGroup]) -> list[RunningGroup]:
+    """A set of groups whose end is enough, without any that is not needed for that; largest groups are spared first."""
+    if len(candidates) < 2 or not isinstance(_without(question, candidates), Placed):
+        return []
+    kept = list(candidates)
+    for group in sorted(candidates, key=lambda group: -len(group[1])):
+        fewer = [each for each in kept if each is not group]
+        if isinstance(_without(question, fewer), Placed):
+            kept = fewer
+    return kept
+
+
+def _without(question: Question, groups: Iterable[RunningGroup]) -> Decision:
+    with question.snapshot.trial() as trial:
+        trial.remove(key for _, keys in groups for key in keys)
+        return question.decide(snapshot=trial)

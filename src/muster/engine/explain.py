@@ -1,0 +1,94 @@
+"""explain: a decision in words, with the smallest changes that would let the group run, each tried by `decide` itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from muster.api.codec import Object
+from muster.engine.changes import Question, RunningGroup, smallest_changes
+from muster.engine.decide import decide
+from muster.engine.defaults import DEFAULT_PROFILE
+from muster.engine.mixed import Demand, demands_of
+from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Placed
+from muster.engine.profile import Profile
+from muster.engine.snapshot import Snapshot
+from muster.engine.words import demand_text, insufficient, nodes, pods
+
+
+def explain(
+    snapshot: Snapshot,
+    request: GroupRequest,
+    decision: Decision,
+    *,
+    groups: Sequence[RunningGroup] = (),
+    profile: Profile = DEFAULT_PROFILE,
+) -> Object:
+    """`{"summary", "reasons", "changes"}` for a decision that `decide` took on this snapshot and request.
+
+    `groups`: running groups and the keys of their pods, candidates for "wait until these end". Each change was tried:
+    with it `decide` places the group. `minimal` is true only if the next smaller change was proved not to be enough.
+    Of a placed group with members left over, it explains what all members would need.
+    """
+    if isinstance(decision, Placed):
+        if not decision.unplaced:
+            return _explanation(_placed_text(decision), None, [])
+        placed = len(decision.placements)
+        request = replace(request, min_count=request.scheduled + len(request.members))
+        decision = decide(snapshot, request, profile=profile)
+        if isinstance(decision, Placed):
+            return _explanation(_placed_text(decision), None, [])
+        summary = f"{pods(placed)} placed; all of them: {_summary(snapshot, request, decision, profile)}"
+    else:
+        summary = _summary(snapshot, request, decision, profile)
+    question = Question(snapshot, request, profile, isinstance(decision, Infeasible), decision.diagnosis)
+    return _explanation(summary, decision.diagnosis, smallest_changes(question, groups))
+
+
+def _explanation(summary: str, diagnosis: Diagnosis | None, changes: list[Object]) -> Object:
+    reasons = [] if diagnosis is None else [{"reason": text, "count": count} for text, count in diagnosis.reasons]
+    return {"summary": summary, "reasons": reasons, "changes": changes}
+
+
+def _placed_text(decision: Placed) -> str:
+    used = len({placement.node for placement in decision.placements})
+    return f"{pods(len(decision.placements))} placed on {nodes(used)}"
+
+
+def _summary(snapshot: Snapshot, request: GroupRequest, decision: Decision, profile: Profile) -> str:
+    if isinstance(decision, Placed):
+        return _placed_text(decision)
+    diagnosis = decision.diagnosis
+    if request.topology_key is not None and not isinstance(decision, Infeasible):
+        return decision.reason
+    if len(request.members) + request.scheduled < request.min_count:
+        return f"has {len(request.members) + request.scheduled} of the {request.min_count} pods that it needs"
+    demands = demands_of(request.members)
+    needed = max(request.min_count - request.scheduled, 1)
+    need = demand_text(demands, needed, insufficient(diagnosis.reasons))
+    if diagnosis.verdict:
+        return f"needs {pods(needed)}; {diagnosis.verdict}"
+    return f"needs {need}; {_room_text(snapshot, demands, needed, decision, profile)}{_other_reasons(diagnosis)}"
+
+
+def _room_text(snapshot: Snapshot, demands: list[Demand], needed: int, decision: Decision, profile: Profile) -> str:
+    if not len(snapshot):
+        return "there are no nodes"
+    if len(demands) > 1:
+        if isinstance(decision, Infeasible):
+            return decision.proof
+        return "no placement was found, and none was proved impossible"
+    counts = profile.count(demands[0].shape, snapshot)
+    room, usable = int(counts.sum()), int((counts > 0).sum())
+    if room == 0:
+        return (
+            f"none of the {nodes(len(snapshot))} has room for one" if len(snapshot) > 1 else "the only node has no room"
+        )
+    them = f"{room} of them" if needed > 1 else "it"
+    return f"room for {them} on {nodes(usable)}"
+
+
+def _other_reasons(diagnosis: Diagnosis) -> str:
+    """What else keeps nodes out, beyond resources: taints, selectors, cordons."""
+    other = [f"{count} {text}" for text, count in diagnosis.reasons if not text.startswith("Insufficient ")]
+    return f" ({', '.join(other)})" if other else ""

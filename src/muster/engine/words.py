@@ -1,0 +1,55 @@
+"""How shapes, amounts and groups are called in sentences that people read."""
+
+from __future__ import annotations
+
+from muster.api.quantity import format_units
+from muster.engine.mixed import Demand
+from muster.engine.shape import Shape
+
+_PREFIX = "Insufficient "
+_LAST = {"memory": 2, "ephemeral-storage": 3}
+
+
+def amount_of(resource: str, units: int) -> str:
+    """`2 nvidia.com/gpu`, `500m cpu`, `4Gi memory`."""
+    return f"{format_units(resource, units)} {resource}"
+
+
+def shape_text(shape: Shape, resources: tuple[str, ...] = ()) -> str:
+    """What a pod of the shape requests, of these resources only if any are given: `2 cpu, 4Gi memory`."""
+    asked = [(name, units) for name, units in shape.usage.requests if not resources or name in resources]
+    asked.sort(key=lambda item: (_LAST.get(item[0], 1 if item[0] == "cpu" else 0), item[0]))
+    return ", ".join(amount_of(name, units) for name, units in asked) or "no resources"
+
+
+def pods(count: int) -> str:
+    """`1 pod`, `4 pods`."""
+    return _plural(count, "pod")
+
+
+def nodes(count: int) -> str:
+    """`1 node`, `4 nodes`."""
+    return _plural(count, "node")
+
+
+def insufficient(reasons: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+    """The resources that a diagnosis names as insufficient, most frequent first."""
+    return tuple(reason.removeprefix(_PREFIX) for reason, _ in reasons if reason.startswith(_PREFIX))
+
+
+def demand_text(demands: list[Demand], needed: int, resources: tuple[str, ...]) -> str:
+    """`4 pods of 2 nvidia.com/gpu each`, or the kinds of pods where they differ. `resources` are those that matter."""
+    if len(demands) == 1:
+        each = " each" if needed > 1 else ""
+        return f"{pods(needed)} of {shape_text(demands[0].shape, resources)}{each}"
+    kinds = [f"{len(demand.places)} of {shape_text(demand.shape, resources)}" for demand in demands[:_MOST_KINDS]]
+    more = len(demands) - len(kinds)
+    rest = f", and {more} more kinds" if more else ""
+    return f"{pods(needed)} ({', '.join(kinds)}{rest})"
+
+
+_MOST_KINDS = 4
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
