@@ -1,4 +1,4 @@
-"""explain: a decision in words, with the smallest changes that would let the group run, each tried by `decide` itself."""
+"""explain: a decision in words, with the smallest changes that would let the group run, each tried by `decide`."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def explain(
     with it `decide` places the group. `minimal` is true only if the next smaller change was proved not to be enough.
     Of a placed group with members left over, it explains what all members would need.
     """
+    enough = isinstance(decision, Placed)
     if isinstance(decision, Placed):
         if not decision.unplaced:
             return _explanation(_placed_text(decision), None, [])
@@ -38,10 +39,11 @@ def explain(
         decision = decide(snapshot, request, profile=profile)
         if isinstance(decision, Placed):
             return _explanation(_placed_text(decision), None, [])
-        summary = f"{pods(placed)} placed; all of them: {_summary(snapshot, request, decision, profile)}"
+        all_of_them = _summary(snapshot, request, decision, profile)
+        summary = f"placed {placed} of {len(request.members)} pods, which is enough; in all it {all_of_them}"
     else:
         summary = _summary(snapshot, request, decision, profile)
-    question = Question(snapshot, request, profile, isinstance(decision, Infeasible), decision.diagnosis)
+    question = Question(snapshot, request, profile, isinstance(decision, Infeasible), decision.diagnosis, not enough)
     return _explanation(summary, decision.diagnosis, smallest_changes(question, groups))
 
 
@@ -81,8 +83,11 @@ def _room_text(snapshot: Snapshot, demands: list[Demand], needed: int, decision:
     counts = profile.count(demands[0].shape, snapshot)
     room, usable = int(counts.sum()), int((counts > 0).sum())
     if room == 0:
+        one = "even one of them" if needed > 1 else "it"
         return (
-            f"none of the {nodes(len(snapshot))} has room for one" if len(snapshot) > 1 else "the only node has no room"
+            f"none of the {len(snapshot)} nodes takes {one}"
+            if len(snapshot) > 1
+            else f"the only node cannot take {one}"
         )
     them = f"{room} of them" if needed > 1 else "it"
     return f"room for {them} on {nodes(usable)}"

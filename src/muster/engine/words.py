@@ -16,10 +16,10 @@ def amount_of(resource: str, units: int) -> str:
 
 
 def shape_text(shape: Shape, resources: tuple[str, ...] = ()) -> str:
-    """What a pod of the shape requests, of these resources only if any are given: `2 cpu, 4Gi memory`."""
+    """What a pod of the shape requests, of these resources only if any are given: `2 cpu and 4Gi memory`."""
     asked = [(name, units) for name, units in shape.usage.requests if not resources or name in resources]
     asked.sort(key=lambda item: (_LAST.get(item[0], 1 if item[0] == "cpu" else 0), item[0]))
-    return ", ".join(amount_of(name, units) for name, units in asked) or "no resources"
+    return " and ".join(amount_of(name, units) for name, units in asked) or "no resources"
 
 
 def pods(count: int) -> str:
