@@ -63,7 +63,7 @@ CLUSTERS: dict[str, Cluster] = {
         _ALWAYS | {"podgroup-protection-controller"},
         {name: zone for name, zone in ZONES.items() if zone},
         ServerOptions(emulate="1.36", job_groups="1.36"),
-        ControllerOptions(job_groups="1.36", scheduling_version="v1alpha2"),
+        ControllerOptions(job_groups="1.36"),
     ),
     "nodelifecycle": Cluster(
         _ALWAYS | {"node-lifecycle-controller"},

@@ -11,7 +11,7 @@ from muster.client.client import Client, object_of
 from muster.client.transport import ClientError
 from muster.clock import Clock
 from muster.controllers.kinds import Kinds, group_versions, kinds_of
-from muster.controllers.runner import Controller, ControllerRunner, Informers
+from muster.controllers.runner import DEFAULT_BACKOFF, Backoff, Controller, ControllerRunner, Informers
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ class DiscoveryRunner:
         rng: random.Random,
         *,
         workers: int = 5,
+        backoff: Backoff = DEFAULT_BACKOFF,
     ) -> None:
         self._make = make
         self._informers = informers
@@ -37,6 +38,7 @@ class DiscoveryRunner:
         self._clock = clock
         self._rng = rng
         self._workers = workers
+        self._backoff = backoff
 
     async def run(self) -> None:
         """Work until cancelled. The informers run elsewhere."""
@@ -44,7 +46,13 @@ class DiscoveryRunner:
         if controller is None:
             return
         runner = ControllerRunner(
-            controller, self._informers, self._client, self._clock, self._rng, workers=self._workers
+            controller,
+            self._informers,
+            self._client,
+            self._clock,
+            self._rng,
+            workers=self._workers,
+            backoff=self._backoff,
         )
         await runner.run()
 

@@ -1,4 +1,4 @@
-"""How the controllers of nodes, owners, namespaces and groups are made, by kube-controller-manager's names."""
+"""How the controllers are made, by kube-controller-manager's names."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from muster.client.client import Client
 from muster.clock import Clock
 from muster.controllers.discovery_runner import DiscoveryRunner
 from muster.controllers.gc import GarbageCollector
+from muster.controllers.job import JobController
+from muster.controllers.job_groups import GroupApi
 from muster.controllers.kinds import Kinds
 from muster.controllers.namespace import NamespaceController
 from muster.controllers.node_lifecycle import ALL, NodeLifecycle
-from muster.controllers.options import ControllerOptions
+from muster.controllers.options import ControllerOptions, JobGroups
 from muster.controllers.pod_gc import PodGarbageCollector
 from muster.controllers.podgroup_protection import PodGroupProtection
-from muster.controllers.runner import Controller, ControllerRunner, Informers, Request
+from muster.controllers.runner import Backoff, Controller, ControllerRunner, Informers, Request
 from muster.controllers.taint_eviction import TaintEviction
+from muster.controllers.ttl import TtlAfterFinishedController
 
 
 class Runner(Protocol):
@@ -57,8 +60,24 @@ def _podgroup_protection(kinds: Kinds) -> PodGroupProtection | None:
     return None if groups is None else PodGroupProtection(groups)
 
 
+def _job(client: Client, clock: Clock, rng: random.Random, options: ControllerOptions, informers: Informers) -> Runner:
+    def make(kinds: Kinds) -> JobController:
+        return JobController(_group_api(kinds, options.job_groups), options.removal_tie)
+
+    return DiscoveryRunner(make, informers, client, clock, rng, backoff=Backoff(1.0, 60.0))
+
+
+def _group_api(kinds: Kinds, release: JobGroups) -> GroupApi:
+    """The groups' API in the version that the server prefers; off where it serves none."""
+    workloads, groups = (kinds.find("scheduling.k8s.io", plural) for plural in ("workloads", "podgroups"))
+    if release == "off" or workloads is None or groups is None:
+        return GroupApi("off")
+    return GroupApi(release, workloads, groups)
+
+
 CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
     "garbage-collector-controller": _discovering(GarbageCollector),
+    "job-controller": _job,
     "namespace-controller": _discovering(NamespaceController),
     "node-lifecycle-controller": _plain(lambda options: NodeLifecycle(options.node_lifecycle), Request(ALL)),
     "pod-garbage-collector-controller": _plain(
@@ -66,4 +85,5 @@ CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
     ),
     "podgroup-protection-controller": _discovering(_podgroup_protection),
     "taint-eviction-controller": _plain(lambda options: TaintEviction()),
+    "ttl-after-finished-controller": _plain(lambda options: TtlAfterFinishedController()),
 }

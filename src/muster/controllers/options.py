@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from muster.api.codec import Object
+
 JobGroups = Literal["off", "1.36", "1.37"]
-SchedulingVersion = Literal["v1alpha2", "v1alpha3", "v1beta1"]
+
+
+def _all_equal(pod: Object) -> int:
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +41,11 @@ class ControllerOptions:
 
     `job_groups`: whether the Job controller makes Workloads and PodGroups: not at all, for Indexed Jobs that run all
     their pods at once (1.36), or as `spec.scheduling` says (1.37). `terminated_pod_gc_threshold`: finished pods
-    that may stay (0: any number).
+    that may stay (0: any number). `removal_tie`: which of pods that are equal by every rule a Job gives up first when
+    it needs fewer (lower goes first).
     """
 
     job_groups: JobGroups = "1.36"
-    scheduling_version: SchedulingVersion = "v1alpha3"
+    removal_tie: Callable[[Object], int] = _all_equal
     node_lifecycle: NodeLifecycleOptions = NodeLifecycleOptions()
     terminated_pod_gc_threshold: int = 12500

@@ -72,6 +72,9 @@ class Backoff:
         return min(self.base_s * 2.0 ** min(failures - 1, 40), self.limit_s)
 
 
+DEFAULT_BACKOFF = Backoff()
+
+
 class Informers:
     """One informer a resource, shared by all controllers of a process."""
 
@@ -131,7 +134,7 @@ class ControllerRunner:
         rng: random.Random,
         *,
         workers: int = 5,
-        backoff: Backoff = Backoff(),
+        backoff: Backoff = DEFAULT_BACKOFF,
         initial: Sequence[Request] = (),
     ) -> None:
         self.controller = controller
@@ -311,7 +314,8 @@ class ControllerRunner:
 def _counts_as_done(action: Create | Update | Patch | Delete, error: ApiError) -> bool:
     match action:
         case Create():
-            return action.ignore_exists and error.is_already_exists
+            # Where the namespace is being deleted every creation fails, so there is no use in trying again.
+            return _namespace_goes(error) or (action.ignore_exists and error.is_already_exists)
         case Patch():
             return action.ignore_missing and error.is_not_found
         case Delete():
@@ -319,6 +323,11 @@ def _counts_as_done(action: Create | Update | Patch | Delete, error: ApiError) -
             return error.is_not_found or ("uid" in preconditions and error.is_conflict)
         case Update():
             return False
+
+
+def _namespace_goes(error: ApiError) -> bool:
+    causes = (error.status.get("details") or {}).get("causes") or ()
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
 
 
 def _batches(actions: Sequence[Action]) -> Iterator[Sequence[Action]]:

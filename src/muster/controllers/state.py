@@ -31,6 +31,7 @@ class Watched:
         self._by_namespace: dict[str, dict[str, Object]] = {}
         self._by_owner: dict[str, dict[str, Object]] = {}
         self._by_node: dict[str, dict[str, Object]] = {}
+        self._uncontrolled: dict[str, dict[str, Object]] = {}
         self._indexed: dict[str, Object] = {}
         informer.add_handler(self._update)
 
@@ -61,6 +62,10 @@ class Watched:
         """The objects whose controller reference names that uid."""
         return [obj for obj in self.owned_by(uid) if (controller_of(obj) or {}).get("uid") == uid]
 
+    def without_controller(self, namespace: str) -> list[Object]:
+        """The objects of a namespace that no other object controls."""
+        return list(self._uncontrolled.get(namespace, {}).values())
+
     def owned_by(self, uid: str) -> list[Object]:
         """The objects with any owner reference to that uid."""
         return list(self._by_owner.get(uid, {}).values())
@@ -79,6 +84,8 @@ class Watched:
             self._by_owner.setdefault(owner.get("uid", ""), {})[key] = obj
         if node := _node_of(obj):
             self._by_node.setdefault(node, {})[key] = obj
+        if controller_of(obj) is None:
+            self._uncontrolled.setdefault(namespace_of(obj), {})[key] = obj
 
     def _remove(self, key: str) -> None:
         obj = self._indexed.pop(key, None)
@@ -89,6 +96,8 @@ class Watched:
             _discard(self._by_owner, owner.get("uid", ""), key)
         if node := _node_of(obj):
             _discard(self._by_node, node, key)
+        if controller_of(obj) is None:
+            _discard(self._uncontrolled, namespace_of(obj), key)
 
 
 def _node_of(obj: Object) -> str:
