@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from muster.api.codec import Object, copy_object
 from muster.apiserver.store.memory import MemoryStore
 from muster.apiserver.store.protocol import Compacted, RevisionConflict, Store, StoreEvent
+from muster.apiserver.store.sqlite import SqliteStore
 
 KEYS = ["/pods/a/x", "/pods/a/y", "/pods/a-b/x", "/pods/b/x", "/podgroups/a/x", "/nodes/n1"]
 PREFIXES = ["/pods/", "/pods/a/", "/pods/b/", "/podgroups/", "/nodes/", "/"]
@@ -60,9 +63,9 @@ commands = st.lists(
 )
 
 
-def play(store: Store, script: list[tuple[str, str, int]]) -> Model:
+def play(store: Store, script: list[tuple[str, str, int]], model: Model | None = None) -> Model:
     """Run commands on a store and record what should be."""
-    model = Model({store.revision: {}})
+    model = model or Model({store.revision: {}})
     for verb, key, number in script:
         current = store.get(key)
         version = int(current["metadata"]["resourceVersion"]) if current else 0
@@ -119,9 +122,38 @@ def test_memory_store_agrees_with_the_model(script: list[tuple[str, str, int]]) 
     asyncio.run(check_watches(store, model))
 
 
-@pytest.fixture
-def make_store() -> Callable[..., Store]:
-    return MemoryStore
+@settings(deadline=None, max_examples=15)
+@given(commands, commands)
+def test_sqlite_store_agrees_with_the_model_across_a_restart(
+    script: list[tuple[str, str, int]], later: list[tuple[str, str, int]]
+) -> None:
+    async def main(path: Path) -> None:
+        store = SqliteStore.open(path)
+        model = play(store, script)
+        check_lists(store, model)
+        await check_watches(store, model)
+        await store.close()
+        store = SqliteStore.open(path)
+        assert store.revision == max(model.states)
+        check_lists(store, model)
+        await check_watches(store, model)
+        play(store, later, model)
+        check_lists(store, model)
+        await check_watches(store, model)
+        await store.close()
+
+    with TemporaryDirectory() as directory:
+        asyncio.run(main(Path(directory)))
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Store]:
+    def make(window: int = 100) -> Store:
+        if request.param == "memory":
+            return MemoryStore(window=window)
+        return SqliteStore.open(tmp_path / "data", window=window)
+
+    return make
 
 
 def test_watcher_gets_all_queued_writes_in_one_batch(make_store: Callable[..., Store]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -230,8 +230,8 @@ class Index:
         if before is None:
             raise RevisionConflict(key, 0)
         self.revision += 1
-        last = {**before, "metadata": {**before["metadata"], "resourceVersion": str(self.revision)}}
-        return self._apply(collection, StoreEvent(key, self.revision, None, last), before)
+        event = StoreEvent(key, self.revision, None, _at_version(before, self.revision))
+        return self._apply(collection, event, before)
 
     def publish(self, revision: int) -> None:
         """Let watchers see the writes up to a revision."""
@@ -275,14 +275,23 @@ class Index:
         self._unpublished.append(event)
         return event
 
-    def load(self, objects: Iterable[tuple[str, Object]]) -> None:
-        """Fill an empty index, without history."""
-        for key, obj in objects:
-            collection = self.collection(key)
-            collection.objects[key] = obj
-            collection.keys.append(key)
-        for collection in self._collections.values():
-            collection.keys.sort()
+    def replay(self, revision: int, key: str, value: Object | None) -> None:
+        """Make a write of an earlier run take effect; it is visible at once. Calls come in order of revision."""
+        collection = self.collection(key)
+        before = collection.objects.get(key)
+        self.revision = self.visible = revision
+        if value is None and before is None:
+            return  # what was deleted lies before the floor
+        last = before
+        if value is None and before is not None:
+            last = _at_version(before, revision)
+        event = StoreEvent(key, revision, value, last)
+        collection.apply(event, before)
+
+
+def _at_version(obj: Object, revision: int) -> Object:
+    """The object with another resourceVersion; the rest is shared."""
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
 def _check(key: str, before: Object | None, expected: int | None) -> None:

@@ -46,7 +46,8 @@ class StoreError(Exception):
     StoreError
     ├── RevisionConflict  the expected revision is not the current one; retryable after reading again
     ├── Compacted         the revision lies before the window that the store still knows; retryable from the present
-    └── StoreCorrupt      the data directory is damaged or belongs to something else; not retryable
+    ├── StoreFailed       the disk does not take writes any more; not retryable
+    └── StoreCorrupt      the data directory is damaged, in use or belongs to something else; not retryable
     """
 
 
@@ -65,6 +66,10 @@ class Compacted(StoreError):
     def __init__(self, oldest: int) -> None:
         super().__init__(f"the oldest revision known is {oldest}")
         self.oldest = oldest
+
+
+class StoreFailed(StoreError):
+    """A write could not be made durable (disk full, I/O error). The store takes no more writes."""
 
 
 class StoreCorrupt(StoreError):
