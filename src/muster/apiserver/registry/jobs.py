@@ -42,15 +42,18 @@ class JobStrategy(Strategy):
                 pattern.setdefault("status", "True")
         template = spec.setdefault("template", {})
         default_pod_spec(template.setdefault("spec", {}))
-        labels = (template.get("metadata") or {}).get("labels")
-        if labels and not obj["metadata"].get("labels"):
-            obj["metadata"]["labels"] = dict(labels)
 
     def prepare_create(self, obj: Object, ctx: Context) -> None:
         obj["status"] = {}
+        if not obj["spec"].get("manualSelector"):
+            self._generate_selector(obj)
+        _default_labels(obj)
+
+    def prepare_update(self, new: Object, old: Object, ctx: Context) -> None:
+        _default_labels(new)
+
+    def _generate_selector(self, obj: Object) -> None:
         spec, meta = obj["spec"], obj["metadata"]
-        if spec.get("manualSelector"):
-            return
         uid, name = meta["uid"], meta.get("name", "")
         added = {
             "batch.kubernetes.io/controller-uid": uid,
@@ -68,3 +71,10 @@ class JobStrategy(Strategy):
 
     def selectable(self, obj: Object) -> Mapping[str, str]:
         return {"status.successful": str((obj.get("status") or {}).get("succeeded") or 0)}
+
+
+def _default_labels(job: Object) -> None:
+    """A Job without labels shows those of its template, the generated ones included."""
+    labels = (job["spec"]["template"].get("metadata") or {}).get("labels")
+    if labels and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
