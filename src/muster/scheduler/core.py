@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from muster.api.groups import GroupRef
 from muster.engine.decide import decide
 from muster.engine.defaults import DEFAULT_PROFILE
-from muster.engine.model import Member
+from muster.engine.model import Decision, Member
 from muster.scheduler.cache import Effects, Members, PodRecord, SchedulerCache
 from muster.scheduler.changes import CONCERNS, NODE_LOCAL_PLUGINS, ClusterEvent, is_leaving
-from muster.scheduler.cycle import Ask, Signature, Verdict, failure, request_of, runs, verdicts
+from muster.scheduler.cycle import Ask, Signature, Verdict, failure, refusal, request_of, runs, verdicts
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import GroupFacts, Hold, hold_of_group, is_gated
 from muster.scheduler.queue import SchedulingQueue
@@ -60,8 +60,9 @@ class SchedulerCore:
         """Try the entities that are next; placements are assumed, everything else is back in the queue."""
         asks = [ask for key in self.queue.pop(now, self.options.batch) if (ask := self._ask(key, now)) is not None]
         result: list[Verdict] = []
+        refused: dict[Signature, Decision] = {}
         for run in runs(asks):
-            result += self._decide_run(run, now)
+            result += self._decide_run(run, refused, now)
         return result
 
     def bound(self, pod: str) -> None:
@@ -241,11 +242,18 @@ class SchedulerCore:
     def _member(self, record: PodRecord) -> Member:
         return Member(record.key, self.cache.shape(record))
 
-    def _decide_run(self, run: list[Ask], now: float) -> list[Verdict]:
+    def _decide_run(self, run: list[Ask], refused: dict[Signature, Decision], now: float) -> list[Verdict]:
+        """Decide and carry out. `refused`: what was refused in this batch, in which room only gets less."""
+        signature = run[0].signature
+        decision = refused.get(signature)
         try:
-            result = verdicts(run, decide(self.cache.state.snapshot(), request_of(run)))
+            if decision is None:
+                decision = decide(self.cache.state.snapshot(), request_of(run))
+            result = verdicts(run, decision)
         except Exception as error:  # a fault in one decision must not stop the others; the verdict reports it
             result = [failure(ask, f"{type(error).__name__}: {error}") for ask in run]
+        if decision is not None and not result[-1].placements:
+            refused[signature] = refusal(decision)
         for verdict in result:
             self._carry_out(verdict, now)
         return result

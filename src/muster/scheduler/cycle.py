@@ -110,6 +110,11 @@ def verdicts(run: Sequence[Ask], decision: Decision) -> list[Verdict]:
     return result
 
 
+def refusal(decision: Decision) -> Decision:
+    """The answer for whoever asks the same after this run, the last of which got nothing."""
+    return Placed((), (), decision.diagnosis) if isinstance(decision, Placed) else decision
+
+
 def failure(ask: Ask, error: str) -> Verdict:
     """The attempt ended in an internal error: nothing is known about any member."""
     return Verdict(ask, (), Rejection(_keys(ask), SCHEDULER_ERROR, error))

@@ -1,0 +1,252 @@
+"""The scheduler as a state machine, without an API server: batches, requeueing and what they cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.api.codec import Object, copy_object
+from muster.client.informer import Change
+from muster.scheduler.changes import ClusterEvent, node_events, usage_differs
+from muster.scheduler.core import SchedulerCore
+from muster.scheduler.options import SchedulerOptions
+from muster.scheduler.queue import Place
+from muster.testing import make_group, make_node, make_pod
+
+
+def added(*objects: Object) -> list[Change]:
+    return [Change("ADDED", None, obj) for obj in objects]
+
+
+def gone(obj: Object) -> list[Change]:
+    return [Change("DELETED", obj, None)]
+
+
+def core_with(*nodes: Object, batch: int = 1000) -> SchedulerCore:
+    core = SchedulerCore(SchedulerOptions(batch=batch))
+    core.cache.apply_nodes(added(*nodes))
+    return core
+
+
+def work(core: SchedulerCore, now: float = 0.0) -> dict[str, str]:
+    """Settle and decide until nothing is ready; where the placed pods went."""
+    placed: dict[str, str] = {}
+    core.settle(now)
+    while verdicts := core.decide(now):
+        for verdict in verdicts:
+            placed.update((each.pod, each.node) for each in verdict.placements)
+    return placed
+
+
+SHAPES = ({"cpu": "1"}, {"cpu": "2"}, {"cpu": "1", "memory": "4Gi"})
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    st.lists(st.tuples(st.sampled_from(range(len(SHAPES))), st.integers(0, 2)), max_size=25),
+)
+def test_equal_pods_decided_together_go_where_they_would_go_one_by_one(
+    cpus: list[int], wanted: list[tuple[int, int]]
+) -> None:
+    nodes = [make_node(f"n{index}", cpu=str(cpu), memory="16Gi") for index, cpu in enumerate(cpus)]
+    pods = [
+        make_pod(f"p{index}", priority=priority, **SHAPES[shape])  # type: ignore[arg-type]  # cpu and memory are texts
+        for index, (shape, priority) in enumerate(wanted)
+    ]
+    results = []
+    for batch in (1, 1000):
+        core = core_with(*nodes, batch=batch)
+        core.cache.apply_pods(added(*pods))
+        placed = work(core)
+        shapes = Counter((wanted[int(pod.removeprefix("default/p"))][0], node) for pod, node in placed.items())
+        results.append((sorted(placed), shapes))
+    assert results[0] == results[1]
+
+
+def test_a_verdict_leaves_nothing_assumed_for_a_gang_that_does_not_fit() -> None:
+    core = core_with(make_node(gpu=3))
+    core.cache.apply_pod_groups(added(make_group("a", min_count=4)))
+    core.cache.apply_pods(added(*(make_pod(f"a-{index}", group="a", gpu=1) for index in range(4))))
+    assert work(core) == {}
+    assert not any(record.node for record in core.cache.pods.values())
+    assert core.queue.count(Place.WAITING) == 1
+
+
+def test_forgetting_a_failed_binding_gives_the_room_back() -> None:
+    core = core_with(make_node(gpu=1))
+    core.cache.apply_pods(added(make_pod("a", gpu=1), make_pod("b", gpu=1)))
+    assert work(core) == {"default/a": "node"}
+    core.bind_failed("default/a", 0.0)
+    assert work(core) == {"default/b": "node"}
+    core.bind_failed("default/a", 0.0)
+    assert core.cache.pods["default/b"].node == "node"
+
+
+def test_binding_errors_in_a_row_back_off_longer_and_longer() -> None:
+    core = core_with(make_node(gpu=1))
+    core.cache.apply_pods(added(make_pod("a", gpu=1)))
+    now, delays = 0.0, []
+    for _ in range(4):
+        assert work(core, now) == {"default/a": "node"}
+        core.bind_failed("default/a", now)
+        core.settle(now)
+        retry = core.queue.next_retry_s()
+        assert retry is not None
+        delays.append(retry - now)
+        now = retry
+    assert delays == [1, 2, 4, 8]
+
+
+def test_lowering_min_count_releases_held_members_and_raising_it_does_not() -> None:
+    core = core_with(make_node(gpu=4))
+    group = make_group("a", min_count=3)
+    core.cache.apply_pod_groups(added(group))
+    core.cache.apply_pods(added(*(make_pod(f"a-{index}", group="a", gpu=1) for index in range(2))))
+    assert work(core) == {}
+    core.cache.apply_pod_groups([Change("MODIFIED", group, make_group("a", min_count=4))])
+    assert work(core) == {}
+    core.cache.apply_pod_groups([Change("MODIFIED", group, make_group("a", min_count=2))])
+    assert len(work(core)) == 2
+
+
+def test_the_priority_of_the_group_decides_its_place_among_pods() -> None:
+    core = core_with(make_node(gpu=2))
+    core.cache.apply_pods(added(make_pod("plain", gpu=2, priority=5)))
+    core.cache.apply_pod_groups(added(make_group("a", min_count=2, priority=9)))
+    core.cache.apply_pods(added(*(make_pod(f"a-{index}", group="a", gpu=1) for index in range(2))))
+    assert sorted(work(core)) == ["default/a-0", "default/a-1"]
+
+
+def test_members_are_placed_by_index_not_by_the_text_of_their_names() -> None:
+    core = core_with(make_node(gpu=3))
+    core.cache.apply_pod_groups(added(make_group("a", min_count=2)))
+    core.cache.apply_pods(added(*(make_pod(f"a-{index}", group="a", gpu=1) for index in (10, 9, 2, 1))))
+    assert sorted(work(core)) == ["default/a-1", "default/a-2", "default/a-9"]
+
+
+def test_a_disrupted_or_deleted_pending_pod_is_not_placed() -> None:
+    core = core_with(make_node())
+    deleted, disrupted = make_pod("deleted"), make_pod("disrupted")
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    disrupted["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True"}]
+    core.cache.apply_pods(added(deleted, disrupted))
+    assert work(core) == {}
+
+
+def test_a_node_event_that_does_not_help_makes_the_pod_wait_for_what_else_is_missing() -> None:
+    taint = {"key": "k", "effect": "NoSchedule"}
+    tainted = make_node(cpu="1", taints=[taint])
+    core = core_with(tainted)
+    filler = make_pod("filler", cpu="1", node="node")
+    core.cache.apply_pods(added(filler, make_pod("waits", cpu="1")))
+    assert work(core) == {}
+    core.cache.apply_nodes([Change("MODIFIED", tainted, make_node(cpu="1"))])
+    assert work(core, 60.0) == {}
+    core.cache.apply_pods(gone(filler))
+    assert work(core, 120.0) == {"default/waits": "node"}
+
+
+# -- the cost rule ----------------------------------------------------------------------------------------------------
+
+
+class Counted(SchedulerCore):
+    """Counts the tests of pools and the entities that were tried or moved."""
+
+    __slots__ = ("tests",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.tests = 0
+        waiting_for = self.queue.waiting_for
+
+        def counted(plugins: list[str]) -> object:
+            pools = waiting_for(plugins)
+            self.tests += len(pools)
+            return pools
+
+        self.queue.waiting_for = counted  # type: ignore[method-assign,assignment]  # spy of this test
+
+    def spent(self) -> int:
+        return self.tests + sum(self.queue.moves.values())
+
+
+def crowded(shapes: int, pending: int) -> tuple[Counted, list[Object]]:
+    """Full nodes and `pending` pods of `shapes` shapes that have been tried; the running pods."""
+    core = Counted(SchedulerOptions(batch=10_000))
+    core.cache.apply_nodes(added(*(make_node(f"n{index}", cpu="10") for index in range(50))))
+    running = [make_pod(f"r{index}", cpu="1", node=f"n{index % 50}") for index in range(500)]
+    core.cache.apply_pods(added(*running))
+    waiting = [make_pod(f"p{index}", cpu=str(2 + index % shapes)) for index in range(pending)]
+    core.cache.apply_pods(added(*waiting))
+    assert work(core) == {}
+    assert core.queue.count(Place.WAITING) == pending
+    return core, running
+
+
+def test_events_that_help_nobody_cost_a_test_a_shape_and_none_a_pending_pod() -> None:
+    core, running = crowded(shapes=6, pending=3000)
+    before = core.spent()
+    for index in range(50):
+        core.cache.apply_pods(gone(running[index]))
+        assert work(core, 100.0 + index) == {}
+    assert core.spent() - before <= 50 * 6
+
+
+def test_room_for_a_few_wakes_a_few() -> None:
+    core, running = crowded(shapes=1, pending=3000)
+    before = core.spent()
+    core.cache.apply_pods([change for index in (0, 50, 1, 51, 2, 52) for change in gone(running[index])])
+    assert len(work(core, 100.0)) == 3
+    assert core.spent() - before <= 30
+
+
+def test_status_of_pods_and_heartbeats_of_nodes_move_nothing() -> None:
+    core, _ = crowded(shapes=6, pending=3000)
+    before = core.spent()
+    for record in list(core.cache.pods.values())[:1000]:
+        changed = copy_object(record.pod)
+        changed["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+        core.cache.apply_pods([Change("MODIFIED", record.pod, changed)])
+    beat = make_node("n0", cpu="10")
+    beat["status"]["conditions"] = []
+    core.cache.apply_nodes([Change("MODIFIED", core.cache.nodes["n0"], beat)])
+    assert work(core, 100.0) == {}
+    assert core.spent() == before
+
+
+def test_bound_pods_that_appear_do_not_touch_gated_members() -> None:
+    core = Counted(SchedulerOptions())
+    core.cache.apply_nodes(added(make_node(pods=10_000, cpu="10000")))
+    core.cache.apply_pods(added(*(make_pod(f"p{index}", group=f"g{index // 100}") for index in range(3000))))
+    core.settle(0.0)
+    assert core.queue.count(Place.GATED) == 30
+    before = core.spent()
+    for index in range(500):
+        core.cache.apply_pods(added(make_pod(f"r{index}", cpu="1", node="node")))
+        core.settle(1.0)
+    assert core.spent() == before
+
+
+# -- what changes mean ------------------------------------------------------------------------------------------------
+
+
+def test_events_of_a_node_name_what_could_make_room() -> None:
+    old = make_node(cpu="4")
+    assert node_events(None, old) == {ClusterEvent.NODE_ADDED}
+    assert node_events(old, make_node(cpu="8")) == {ClusterEvent.NODE_GREW}
+    assert node_events(old, make_node(cpu="2")) == set()
+    assert node_events(old, make_node(cpu="4", gpu=1)) == {ClusterEvent.NODE_GREW}
+    assert node_events(old, make_node(cpu="4", labels={"a": "b"})) == {ClusterEvent.NODE_LABELS}
+    assert node_events(old, make_node(cpu="4", unschedulable=True)) == {ClusterEvent.NODE_TAINTS}
+
+
+def test_a_resize_in_place_changes_what_a_pod_uses_and_a_phase_does_not() -> None:
+    old = make_pod(node="node", cpu="1")
+    started, resized = copy_object(old), copy_object(old)
+    started["status"]["phase"] = "Running"
+    resized["status"]["containerStatuses"] = [{"name": "main", "allocatedResources": {"cpu": "2"}}]
+    assert not usage_differs(old, started)
+    assert usage_differs(old, resized)
