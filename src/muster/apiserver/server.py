@@ -62,8 +62,8 @@ class ApiServer:
         except Exception:
             logger.exception("request failed", extra={"method": request.method, "path": request.path})
             return Response(500, internal("the request could not be handled").status)
-        if request.method != "GET":
-            await self.store.durable(self.store.revision)
+        # Answers to reads wait too, so that nobody sees what a crash could take back.
+        await self.store.durable(self.store.revision)
         return Response(status, body, _headers(ctx))
 
     def is_watch(self, request: ApiRequest) -> bool:

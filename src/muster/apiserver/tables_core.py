@@ -252,7 +252,7 @@ def _some(texts: Sequence[str], limit: int = 3) -> str:
 def endpoints_text(endpoints: Object, now: float) -> str:
     texts = []
     for subset in endpoints.get("subsets") or ():
-        ports = subset.get("ports") or ({},)
+        ports: list[Object] = subset.get("ports") or [{}]
         for address in subset.get("addresses") or ():
             texts += [f"{address['ip']}:{port['port']}" if port else address["ip"] for port in ports]
     return NONE if not texts else _some(texts)

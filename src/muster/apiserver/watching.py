@@ -16,7 +16,7 @@ from muster.apiserver.options import ServerOptions
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Route, Served
 from muster.apiserver.selecting import Predicate
-from muster.apiserver.store.protocol import Compacted, Events, Store, StoreEvent
+from muster.apiserver.store.protocol import Compacted, Events, Store, StoreEvent, StoreWatch
 from muster.client.transport import WatchEvent, WatchEvents
 from muster.clock import Clock
 
@@ -68,28 +68,27 @@ class Watcher:
             raise expired(f"too old resource version: {revision} ({error.oldest})") from error
         return self._stream(first, stream, revision)
 
-    async def _stream(
-        self, first: WatchEvents, stream: AsyncIterator[Events], revision: int
-    ) -> AsyncIterator[WatchEvents]:
-        if first:
-            yield first
+    async def _stream(self, first: WatchEvents, stream: StoreWatch, revision: int) -> AsyncIterator[WatchEvents]:
         try:
+            if first:
+                await self._store.durable(revision)
+                yield first
             batches = stream if not (self._interval_s or self._timeout_s) else self._timed(stream)
             async for batch in batches:
                 if batch:
                     revision = batch[-1].revision
                     events = [event for event in map(self._event, batch) if event is not None]
                 else:
-                    events = [self._bookmark(max(revision, self._store.revision))]
+                    events = [self._bookmark(max(revision, stream.progress))]
                 if events:
                     yield events
         except Compacted as error:
             gone = expired(f"too old resource version: {revision} ({error.oldest})")
             yield [WatchEvent("ERROR", gone.status)]
         finally:
-            await _close(stream)
+            await stream.aclose()
 
-    async def _timed(self, stream: AsyncIterator[Events]) -> AsyncIterator[Events]:
+    async def _timed(self, stream: StoreWatch) -> AsyncIterator[Events]:
         """The batches, an empty one whenever a bookmark is due, until the watch's time is over."""
         loop = asyncio.get_running_loop()
         end_s = self._clock.now() + self._timeout_s if self._timeout_s else None
@@ -101,7 +100,8 @@ class Watcher:
                 due = [moment for moment in (end_s, mark_s) if moment is not None]
                 if end_s is not None and now >= end_s:
                     return
-                if mark_s is not None and now >= mark_s:
+                # A batch that has been taken but not sent must go out before a bookmark that covers it.
+                if mark_s is not None and now >= mark_s and not (reading is not None and reading.done()):
                     mark_s = _next_mark(now, self._interval_s, end_s)
                     yield []
                     continue
@@ -169,18 +169,12 @@ class _Ended(Exception):
     """The store's stream has ended."""
 
 
-async def _next(stream: AsyncIterator[Events]) -> Events:
+async def _next(stream: StoreWatch) -> Events:
     # StopAsyncIteration cannot pass through a task.
     try:
         return await anext(stream)
     except StopAsyncIteration:
         raise _Ended from None
-
-
-async def _close(stream: AsyncIterator[Events]) -> None:
-    close = getattr(stream, "aclose", None)
-    if close is not None:
-        await close()
 
 
 def _at_revision(obj: Object, revision: int) -> Object:

@@ -65,6 +65,11 @@ class Watcher:
     async def aclose(self) -> None:
         self.end()
 
+    @property
+    def progress(self) -> int:
+        """The revision up to which every event of this watch has been taken: what a bookmark may say."""
+        return self._index.visible if self.unread is None else self.unread - 1
+
     def end(self) -> None:
         """Deliver what is there, then stop."""
         self._closed = True

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 from muster.api.codec import Object
 from muster.apiserver.store.index import WINDOW_EVENTS, Index
-from muster.apiserver.store.protocol import Events, Page
+from muster.apiserver.store.protocol import Page, StoreWatch
 
 
 class MemoryStore:
@@ -39,7 +37,7 @@ class MemoryStore:
     async def durable(self, revision: int) -> None:
         return None
 
-    def watch(self, prefix: str, revision: int) -> AsyncIterator[Events]:
+    def watch(self, prefix: str, revision: int) -> StoreWatch:
         return self._index.watch(prefix, revision)
 
     def compact(self, revision: int) -> None:

@@ -76,6 +76,21 @@ class StoreCorrupt(StoreError):
     """The data directory cannot be used; the message names the file and what is wrong. It is left untouched."""
 
 
+class StoreWatch(Protocol):
+    """The batches of one watch."""
+
+    @property
+    def progress(self) -> int:
+        """The revision up to which every event of this watch has been taken: what a bookmark may say."""
+
+    def __aiter__(self) -> AsyncIterator[Events]: ...
+
+    async def __anext__(self) -> Events: ...
+
+    async def aclose(self) -> None:
+        """End the watch. Idempotent."""
+
+
 class Store(Protocol):
     """Versioned objects by key."""
 
@@ -104,7 +119,7 @@ class Store(Protocol):
     async def durable(self, revision: int) -> None:
         """Return once all writes up to `revision` survive a crash. Watchers see a write only after that."""
 
-    def watch(self, prefix: str, revision: int) -> AsyncIterator[Events]:
+    def watch(self, prefix: str, revision: int) -> StoreWatch:
         """The writes under `prefix` after `revision`, in order, in batches. Raises `Compacted` at once if `revision`
         is before the window, and later if this watcher falls too far behind (its queue is bounded)."""
 

@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 from muster.api.codec import Object, dumps
 from muster.apiserver.store.datadir import DataDirectory, lock_directory
 from muster.apiserver.store.index import WINDOW_EVENTS, Index
 from muster.apiserver.store.journal import Journal, Recovered, Row, recover
-from muster.apiserver.store.protocol import Events, Page, StoreEvent, StoreFailed
+from muster.apiserver.store.protocol import Page, StoreEvent, StoreFailed, StoreWatch
 
 
 class SqliteStore:
@@ -89,7 +88,7 @@ class SqliteStore:
         self._waiters.append((revision, waiter))
         await waiter
 
-    def watch(self, prefix: str, revision: int) -> AsyncIterator[Events]:
+    def watch(self, prefix: str, revision: int) -> StoreWatch:
         self._loop = asyncio.get_running_loop()
         return self._index.watch(prefix, revision)
 
