@@ -1,0 +1,383 @@
+"""`Cluster`, the facade for notebooks and scripts: could this run, where, and if not, why not?
+
+Objects go through the embedded API server (validation, defaults, versions, priorities), membership and order come from
+the scheduler's cache, and decisions from the engine, so the answers are those of `muster simulate`. Nothing runs here
+and no time passes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar
+
+from muster.api.codec import Object, Objects, copy_object
+from muster.api.groups import GroupRef, GroupTerms
+from muster.api.manifests import Manifest, ManifestError, creation_order, load, parse, resource_of
+from muster.api.meta import controller_of, key_of, name_of, namespace_of
+from muster.api.resource import NAMESPACES, NODES, POD_GROUPS, PODS, WORKLOADS, Resource
+from muster.apiserver.request import ApiRequest
+from muster.apiserver.server import ApiServer
+from muster.apiserver.store.memory import MemoryStore
+from muster.client.client import object_of
+from muster.client.informer import Change
+from muster.client.transport import ApiError
+from muster.clock import SIMULATION_EPOCH_S
+from muster.engine.decide import DEFAULT_BUDGET, decide
+from muster.engine.explain import explain
+from muster.engine.model import GroupRequest, Infeasible, Member, Placed
+from muster.nodes.spec import completed
+from muster.scheduler.cache import PodRecord, SchedulerCache
+from muster.scheduler.pre_enqueue import GroupFacts, hold_of_group
+
+T = TypeVar("T")
+
+Source: TypeAlias = str | Path | Sequence[Object]
+"""A path, YAML or JSON text (it has a newline), or objects."""
+
+State: TypeAlias = Literal["Placed", "Infeasible", "Undecided"]
+
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+OURS = "muster"
+"""The schedulerName of all pods here: whoever would place them, the question is what we would do."""
+
+_BADNESS: tuple[State, ...] = ("Placed", "Undecided", "Infeasible")
+_ENDED = ("Succeeded", "Failed")
+_CACHED = {resource.plural: resource for resource in (NODES, PODS, POD_GROUPS, WORKLOADS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What was decided about one or more groups.
+
+    `state`: the worst one of any group. `assignments`: `namespace/name` of each placed pod and its node (pods that do
+    not exist yet are named `<job>-<index>`). `explanation`: `summary`, `reasons`, `changes` (interfaces.md) of the
+    first group in the worst state.
+    """
+
+    state: State
+    assignments: dict[str, str]
+    explanation: Object
+    manifests: tuple[Manifest, ...] = field(default=(), repr=False)
+    """What was asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entity:
+    """A group or a plain pod (`ref` None) with its pending members."""
+
+    key: str
+    priority: int
+    records: tuple[PodRecord, ...]
+    ref: GroupRef | None = None
+
+
+class Cluster:
+    """Nodes and the pods on them. Make one with `load`; not for use from several threads."""
+
+    def __init__(self) -> None:
+        self._objects = _Objects()
+
+    @classmethod
+    def load(cls, source: Source) -> Cluster:
+        """A cluster of the nodes, pods, Jobs and other objects of a source.
+
+        Pods that have a node take room there; pods that have none wait, and Jobs stand for waiting pods. Raises
+        `ManifestError`, which names the place of what cannot be used.
+        """
+        cluster = cls()
+        cluster._objects.create(read(source))
+        return cluster
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of the nodes, sorted."""
+        return sorted(self._objects.cache.nodes)
+
+    @property
+    def assignments(self) -> dict[str, str]:
+        """The node of every pod that has one, by `namespace/name`."""
+        return {key: record.node for key, record in sorted(self._objects.cache.pods.items()) if record.node}
+
+    def __repr__(self) -> str:
+        placed, pods = len(self.assignments), len(self._objects.cache.pods)
+        return f"<Cluster: {len(self.nodes)} nodes, {placed} pods placed, {pods - placed} waiting>"
+
+    def schedule(self, source: Source, budget_s: float = 1.0) -> Result:
+        """Decide where the groups and pods of a source would run; changes nothing and never evicts.
+
+        Several groups are decided in queue order (priority, then the order in which they are given), each with those
+        before it in place. What the cluster knows already (a PodGroup, its other members) counts. `budget_s` bounds the
+        search for groups of unlike pods; it is spent as work, so that the answer does not depend on the machine.
+        Raises `ManifestError`.
+        """
+        manifests = tuple(read(source))
+        created, pods = self._objects.create(manifests)
+        assumed: list[str] = []
+        try:
+            if not pods:
+                raise manifests[0].error("there is no pod to schedule in it")
+            answers = [self._decide(entity, budget_s, assumed) for entity in self._entities(pods)]
+            standing = {key: node for key in pods if (node := self._objects.cache.pods[key].node)}
+        finally:
+            for key in assumed:
+                self._objects.cache.forget(key)
+            self._objects.remove(created)
+        if not answers:
+            return Result("Placed", standing, _said("all pods have a node already"), manifests)
+        worst = max(answers, key=lambda answer: _BADNESS.index(answer.state))
+        assignments = {key: node for answer in answers for key, node in answer.assignments.items()}
+        return Result(worst.state, assignments, worst.explanation, manifests)
+
+    def apply(self, result: Result) -> None:
+        """Take over a result: its objects exist and its pods have their nodes from now on.
+
+        Raises `ManifestError` if the cluster is another one, which has no such node or lacks the room.
+        """
+        self._objects.create(result.manifests)
+        for key, node in result.assignments.items():
+            record = self._objects.cache.pods[key]
+            if node not in self._objects.cache.nodes:
+                raise ManifestError("result", 0, f"{key} has the node {node}, which this cluster does not have")
+            if not record.node:
+                self._objects.bind(record.pod, node)
+
+    def _entities(self, pods: Iterable[str]) -> list[_Entity]:
+        """The groups and plain pods that these pods stand for and that wait, in queue order."""
+        cache = self._objects.cache
+        found: dict[str, _Entity] = {}
+        for key in pods:
+            record = cache.pods[key]
+            if record.node:
+                continue
+            if record.ref is None:
+                found[key] = _Entity(key, record.priority, (record,))
+            elif record.ref.key not in found:
+                found[record.ref.key] = self._group_entity(record.ref)
+        return sorted(found.values(), key=lambda entity: -entity.priority)
+
+    def _group_entity(self, ref: GroupRef) -> _Entity:
+        cache = self._objects.cache
+        records, terms = tuple(cache.groups[ref.key].to_place()), cache.terms(ref)
+        priority = max(record.priority for record in records)
+        if terms is not None and terms.priority is not None:
+            priority = terms.priority
+        return _Entity(ref.key, priority, records, ref)
+
+    def _decide(self, entity: _Entity, budget_s: float, assumed: list[str]) -> Result:
+        """The answer for one entity; its placements are assumed for those after it."""
+        cache = self._objects.cache
+        held = self._held(entity)
+        if held:
+            return Result("Infeasible", {}, _said(held))
+        terms = (cache.terms(entity.ref) if entity.ref is not None else None) or GroupTerms()
+        scheduled = len(cache.groups[entity.key].scheduled) if entity.ref is not None else 0
+        members = tuple(Member(record.key, cache.shape(record)) for record in entity.records)
+        request = GroupRequest(entity.key, members, terms.min_count, scheduled, terms.topology_key)
+        snapshot = cache.state.snapshot()
+        decision = decide(snapshot, request, budget=max(1, round(DEFAULT_BUDGET * budget_s)))
+        explanation = explain(snapshot, request, decision)
+        if not isinstance(decision, Placed):
+            return Result("Infeasible" if isinstance(decision, Infeasible) else "Undecided", {}, explanation)
+        for placement in decision.placements:
+            cache.assume(placement.pod, placement.node)
+            assumed.append(placement.pod)
+        return Result("Placed", {placement.pod: placement.node for placement in decision.placements}, explanation)
+
+    def _held(self, entity: _Entity) -> str:
+        """What holds the entity back before any attempt, "" if nothing does; the engine answers about topology."""
+        if entity.ref is None:
+            return ""
+        cache = self._objects.cache
+        members, terms = cache.groups[entity.key], cache.terms(entity.ref)
+        if terms is not None and terms.topology_key is not None:
+            return ""
+        hold = hold_of_group(GroupFacts(entity.ref, terms, members.known, tuple(members.gated)))
+        return hold.message if hold is not None else ""
+
+
+class _Objects:
+    """The objects of a cluster in an API server of its own, and the scheduler's cache of them."""
+
+    def __init__(self) -> None:
+        self.cache = SchedulerCache(frozenset({OURS}))
+        self._store = MemoryStore()
+        self._server = ApiServer(self._store, _StandingClock(), random.Random(0))
+
+    def create(self, manifests: Iterable[Manifest]) -> tuple[list[tuple[Resource, str]], list[str]]:
+        """Create what does not exist yet, all or nothing.
+
+        Returns what is new (resource and store key), and the keys of the pods that were meant, old or new, in order.
+        """
+        created: list[tuple[Resource, str]] = []
+        pods: list[str] = []
+        try:
+            for manifest in creation_order(manifests):
+                obj = self._create(manifest, manifest.object, created)
+                expanded = expand(obj) if obj["kind"] == "Job" else []
+                made = [obj, *(self._create(manifest, each, created) for each in expanded)]
+                pods += [key_of(each) for each in made if each["kind"] == "Pod" and key_of(each) in self.cache.pods]
+        except ManifestError:
+            self.remove(created)
+            raise
+        return created, pods
+
+    def remove(self, created: Iterable[tuple[Resource, str]]) -> None:
+        """Undo `create`."""
+        for resource, key in reversed(list(created)):
+            self._tell(resource, Change("DELETED", self._store.delete(key), None))
+
+    def bind(self, pod: Object, node: str) -> None:
+        """Give a pod its node."""
+        bound = copy_object(pod)
+        bound["spec"]["nodeName"] = node
+        self._store.put(f"/{PODS.plural}/{key_of(pod)}", bound)
+        self._tell(PODS, Change("MODIFIED", pod, bound))
+
+    def _create(self, manifest: Manifest, obj: Object, created: list[tuple[Resource, str]]) -> Object:
+        """Create one object, with its namespace; the stored object, which may have been there before."""
+        resource = resource_of(obj)
+        if resource is None:
+            raise manifest.error(f"no kind {obj.get('kind')!r} is known in {obj.get('apiVersion')}")
+        namespace = (namespace_of(obj) or "default") if resource.namespaced else ""
+        if namespace and self._store.get(f"/{NAMESPACES.plural}/{namespace}") is None:
+            plain = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            self._create(manifest, plain, created)
+        try:
+            answer = self._post(resource, namespace, _prepared(obj))
+        except ApiError as error:
+            if not error.is_already_exists:
+                raise manifest.error(str(error)) from error
+            return self._stored(resource, namespace, name_of(obj))
+        stored = self._stored(resource, namespace, name_of(answer))
+        created.append((resource, _store_key(resource, namespace, name_of(answer))))
+        if not _has_ended(obj):
+            self._tell(resource, Change("ADDED", None, stored))
+        return stored
+
+    def _stored(self, resource: Resource, namespace: str, name: str) -> Object:
+        stored = self._store.get(_store_key(resource, namespace, name))
+        assert stored is not None, "the server said that it exists"
+        return stored
+
+    def _post(self, resource: Resource, namespace: str, obj: Object) -> Object:
+        """Create an object on the server. Raises `ApiError`."""
+        return object_of(_now(self._server.handle(ApiRequest("POST", resource.path(namespace), body=obj))))
+
+    def _tell(self, resource: Resource, change: Change) -> None:
+        known = _CACHED.get(resource.plural)
+        if known is None or known.group != resource.group:
+            return
+        apply = {
+            NODES.plural: self.cache.apply_nodes,
+            PODS.plural: self.cache.apply_pods,
+            POD_GROUPS.plural: self.cache.apply_pod_groups,
+            WORKLOADS.plural: self.cache.apply_workloads,
+        }
+        apply[resource.plural]([change])
+
+
+class _StandingClock:
+    """A clock that stands still."""
+
+    def now(self) -> float:
+        return SIMULATION_EPOCH_S
+
+    async def sleep(self, seconds: float, *, periodic: bool = False) -> None:
+        raise AssertionError("no time passes here")
+
+
+def read(source: Source) -> list[Manifest]:
+    """The objects of a source. Raises `ManifestError`, which names the file and the line."""
+    if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source):
+        return load(source)
+    if isinstance(source, str):
+        return parse(source)
+    return [Manifest("<objects>", number, obj) for number, obj in enumerate(source, start=1)]
+
+
+def expand(job: Object) -> Objects:
+    """The objects that a Job stands for: its pods `<job>-<index>`, and before them the PodGroup if it is a gang.
+
+    A Job is a gang by the rules of 1.36 (workload-api.md 5.1). A suspended Job stands for nothing.
+    """
+    spec = job["spec"]
+    if spec.get("suspend"):
+        return []
+    count = int(spec.get("parallelism", 1))
+    if spec.get("completions") is not None:
+        count = min(count, int(spec["completions"]))
+    is_gang = _is_gang(job)
+    pods = [_job_pod(job, index, is_gang) for index in range(count)]
+    return [_job_group(job), *pods] if is_gang else pods
+
+
+def _is_gang(job: Object) -> bool:
+    spec = job["spec"]
+    parallelism = int(spec.get("parallelism", 1))
+    return (
+        parallelism > 1
+        and spec.get("completionMode") == "Indexed"
+        and spec.get("completions") == parallelism
+        and not spec["template"]["spec"].get("schedulingGroup")
+        and controller_of(job) is None
+    )
+
+
+def _job_group(job: Object) -> Object:
+    return {
+        "apiVersion": POD_GROUPS.api_version,
+        "kind": POD_GROUPS.kind,
+        "metadata": {"name": name_of(job), "namespace": namespace_of(job)},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": int(job["spec"]["parallelism"])}}},
+    }
+
+
+def _job_pod(job: Object, index: int, is_gang: bool) -> Object:
+    template = job["spec"]["template"]
+    given = template.get("metadata") or {}
+    labels, annotations = dict(given.get("labels") or {}), dict(given.get("annotations") or {})
+    if job["spec"].get("completionMode") == "Indexed":
+        labels[COMPLETION_INDEX] = annotations[COMPLETION_INDEX] = str(index)
+    spec = copy_object(template["spec"])
+    if is_gang:
+        spec["schedulingGroup"] = {"podGroupName": name_of(job)}
+    name, namespace = f"{name_of(job)}-{index}", namespace_of(job)
+    metadata = {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _prepared(obj: Object) -> Object:
+    """The object as it is sent: nodes as their kubelet would complete them, pods as ours."""
+    if obj["kind"] == "Node":
+        return completed(obj, SIMULATION_EPOCH_S)
+    obj = copy_object(obj)
+    for name in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
+        obj["metadata"].pop(name, None)
+    if obj["kind"] == "Pod" and isinstance(obj.get("spec"), dict):
+        obj["spec"]["schedulerName"] = OURS
+    return obj
+
+
+def _has_ended(obj: Object) -> bool:
+    return obj["kind"] == "Pod" and (obj.get("status") or {}).get("phase") in _ENDED
+
+
+def _store_key(resource: Resource, namespace: str, name: str) -> str:
+    return f"/{resource.plural}/{namespace}/{name}" if resource.namespaced else f"/{resource.plural}/{name}"
+
+
+def _now(coroutine: Coroutine[object, object, T]) -> T:
+    """The result of a coroutine that never waits, as with a store in memory; works inside a running event loop too."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("a server in memory never waits")
+
+
+def _said(summary: str) -> Object:
+    return {"summary": summary, "reasons": [], "changes": []}
