@@ -8,6 +8,8 @@ as a real one (`shorten`), after which the node lifecycle controller sees it die
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from muster.api.codec import Object
 from muster.api.meta import name_of, uid_of
@@ -25,6 +27,10 @@ REAL_LEASE_S = 40
 """How long the lease of a real kubelet lasts."""
 
 
+_Verb: TypeAlias = Callable[[Object, Object], Awaitable[None]]
+"""Writes the spec of a node's lease."""
+
+
 class NodeLeases:
     """Holds the leases of a set of nodes."""
 
@@ -37,7 +43,7 @@ class NodeLeases:
     async def hold(self, node: Object) -> None:
         """Make the lease of a node, or take it over, and renew it from now on."""
         self._nodes[name_of(node)] = node
-        await self._write(node)
+        await self._write(node, self._make)
 
     def drop(self, name: str) -> None:
         """Renew that node's lease no longer."""
@@ -47,7 +53,7 @@ class NodeLeases:
         """Renew that node's lease a last time, for as long as a real kubelet would."""
         node = self._nodes.pop(name, None)
         if node is not None:
-            await self._write(node, REAL_LEASE_S)
+            await self._write(node, self._renew, REAL_LEASE_S)
 
     async def run(self) -> None:
         """Renew until cancelled. The timer is periodic."""
@@ -55,28 +61,38 @@ class NodeLeases:
             await self._clock.sleep(self._lease_s / 2, periodic=True)
             for node in list(self._nodes.values()):
                 if name_of(node) in self._nodes:
-                    await self._write(node)
+                    await self._write(node, self._renew)
 
-    async def _write(self, node: Object, lease_s: int | None = None) -> None:
+    async def _write(self, node: Object, verb: _Verb, lease_s: int | None = None) -> None:
         spec = {
             "holderIdentity": name_of(node),
             "leaseDurationSeconds": lease_s or self._lease_s,
             "renewTime": rfc3339_micro(self._clock.now()),
         }
         try:
-            await self._renew(node, spec)
+            await verb(node, spec)
         except ClientError as error:
             logger.warning("lease not renewed", extra={"node": name_of(node), "error": str(error)})
 
     async def _renew(self, node: Object, spec: Object) -> None:
-        name = name_of(node)
         try:
-            await self._client.patch(LEASES, NAMESPACE, name, {"spec": spec})
-            return
+            await self._client.patch(LEASES, NAMESPACE, name_of(node), {"spec": spec})
         except ApiError as error:
             if not error.is_not_found:
                 raise
-        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid_of(node)}
-        metadata = {"name": name, "namespace": NAMESPACE, "ownerReferences": [owner]}
-        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
-        await self._client.create(LEASES, NAMESPACE, lease)
+            await self._client.create(LEASES, NAMESPACE, _lease(node, spec))
+
+    async def _make(self, node: Object, spec: Object) -> None:
+        try:
+            await self._client.create(LEASES, NAMESPACE, _lease(node, spec))
+        except ApiError as error:
+            if not error.is_already_exists:
+                raise
+            await self._client.patch(LEASES, NAMESPACE, name_of(node), {"spec": spec})
+
+
+def _lease(node: Object, spec: Object) -> Object:
+    name = name_of(node)
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid_of(node)}
+    metadata = {"name": name, "namespace": NAMESPACE, "ownerReferences": [owner]}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

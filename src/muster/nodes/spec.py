@@ -21,6 +21,12 @@ DEFAULT_CAPACITY: Mapping[str, str] = {"cpu": "32", "memory": "256Gi", "pods": "
 MAX_COUNT = 1_000_000
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
+_PLATFORM = tuple(
+    # a kubelet writes the names of old as well; otherwise the node lifecycle controller would add them
+    (f"{prefix}kubernetes.io/{key}", value)
+    for prefix in ("", "beta.")
+    for key, value in (("os", "linux"), ("arch", "amd64"))
+)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _RESOURCE = re.compile(r"(ephemeral-storage|hugepages-[0-9]+[KMGT]i|[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9][-\w.]*)")
 _EXAMPLE = "count=16,cpu=32,memory=256Gi,nvidia.com/gpu=8"
@@ -81,11 +87,7 @@ def completed(node: Object, now: float) -> Object:
     node = copy_object(node)
     name = name_of(node)
     labels = node["metadata"].setdefault("labels", {})
-    for key, value in (
-        ("kubernetes.io/hostname", name),
-        ("kubernetes.io/os", "linux"),
-        ("kubernetes.io/arch", "amd64"),
-    ):
+    for key, value in (("kubernetes.io/hostname", name), *_PLATFORM):
         labels.setdefault(key, value)
     status = node.setdefault("status", {})
     capacity = status.get("capacity") or status.get("allocatable") or dict(DEFAULT_CAPACITY)

@@ -21,6 +21,7 @@ from muster.client.transport import ApiError, Transport
 from muster.clock import Clock
 from muster.controllers.registry import ControllerService
 from muster.nodes.agent import NodeAgent
+from muster.nodes.leases import LEASE_S
 from muster.nodes.spec import NodeSpec, make_nodes
 from muster.scheduler.service import Scheduler
 from muster.simulator.options import ClusterOptions
@@ -41,8 +42,16 @@ class EmbeddedCluster:
     """API server, scheduler, controllers and simulated nodes, as the options say."""
 
     def __init__(
-        self, store: Store, clock: Clock, rng: random.Random, options: ClusterOptions, *, connect: Connect = directly
+        self,
+        store: Store,
+        clock: Clock,
+        rng: random.Random,
+        options: ClusterOptions,
+        *,
+        connect: Connect = directly,
+        lease_s: int = LEASE_S,
     ) -> None:
+        """`lease_s`: how long the leases of simulated nodes last; they are renewed after half of it."""
         self.options = options
         self.clock = clock
         self.server = ApiServer(store, clock, _fork(rng), options.server_options())
@@ -51,6 +60,7 @@ class EmbeddedCluster:
         """For whoever drives the cluster: no latency, no faults."""
         self._rng = rng
         self._connect = connect
+        self._lease_s = lease_s
         self.agent: NodeAgent | None = None
         self._recorder: EventRecorder | None = None
         if options.has("nodes"):
@@ -90,9 +100,7 @@ class EmbeddedCluster:
         client = self._client_for("nodes")
         if self.options.node_events:
             self._recorder = EventRecorder(client, self.clock, _fork(self._rng), "kubelet")
-        return NodeAgent(
-            client, self.clock, lease_client=self.client, recorder=self._recorder, lease_s=self.options.lease_s
-        )
+        return NodeAgent(client, self.clock, lease_client=self.client, recorder=self._recorder, lease_s=self._lease_s)
 
     def _controllers(self) -> ControllerService:
         options, names = self.options.controller_options(), self.options.controller_names()

@@ -1,7 +1,7 @@
 """A transport that takes time: each request, and each batch of a watch, waits for 1 to 20 ms of virtual time.
 
-So the seed draws in which order simultaneous requests arrive and which component sees a change first. Events are written
-at once: nobody waits for them, and their times should tell when something happened.
+So the seed draws in which order simultaneous requests arrive and which component sees a change first. Events are
+written at once: nobody waits for them, and their times should tell when something happened.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 from muster.api.codec import Object
-from muster.apiserver.store.protocol import Events, Page, Store
+from muster.apiserver.store.protocol import Page, Store, StoreWatch
 
 Observer = Callable[[str, Object | None, Object | None], None]
 """Called with the key, the new object (None: deleted) and the one before (None: created); must not change them."""
@@ -45,7 +45,7 @@ class ObservedStore:
     async def durable(self, revision: int) -> None:
         await self._inner.durable(revision)
 
-    def watch(self, prefix: str, revision: int) -> AsyncIterator[Events]:
+    def watch(self, prefix: str, revision: int) -> StoreWatch:
         return self._inner.watch(prefix, revision)
 
     def compact(self, revision: int) -> None:

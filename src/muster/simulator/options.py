@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from muster.apiserver.options import Release, ServerOptions
 from muster.controllers.options import ControllerOptions, JobGroups
 from muster.controllers.registry import CONTROLLERS, KNOWN_NAMES
-from muster.nodes.leases import LEASE_S
 from muster.scheduler.options import PlacementMode, SchedulerOptions
 
 PARTS = ("controllers", "nodes", "scheduler")
@@ -26,9 +25,8 @@ class ClusterOptions:
 
     `without`: components that are left out, as `check_without` accepts them. `emulate`: the API of exactly one release.
     `placement`: how decisions are made. `pod_by_pod`: groups are ignored, as by a scheduler without them.
-    `lease_s`: how long leases of simulated nodes last; they are renewed after half of it. `node_events`: whether
-    simulated kubelets write events. `controllers` and `scheduler`: what else can be set there; fields that are also
-    here are overwritten.
+    `node_events`: whether simulated kubelets write events. `controllers` and `scheduler`: what else can be set there;
+    fields that are also here are overwritten.
     """
 
     without: frozenset[str] = frozenset()
@@ -36,7 +34,6 @@ class ClusterOptions:
     emulate: Release | None = None
     placement: PlacementMode = "exact"
     pod_by_pod: bool = False
-    lease_s: int = LEASE_S
     node_events: bool = True
     controllers: ControllerOptions = field(default_factory=ControllerOptions)
     scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
