@@ -231,3 +231,22 @@ def test_any_score_sequences_give_the_pairs_that_the_greedy_picks_in_turn(
         taken[best] += 1
         want.append(best)
     assert pairs.rows[order].tolist() == want
+
+
+def test_scale_of_a_preference_changes_when_the_most_wanted_node_is_full() -> None:
+    nodes = [
+        PlainNode(cpu=8000, memory=8192, gpu=0, pods=1, soft_taints=0, disk="ssd"),
+        PlainNode(cpu=2000, memory=4000, gpu=0, pods=110, soft_taints=0, disk="hdd"),
+        PlainNode(cpu=8000, memory=8192, gpu=0, pods=110, soft_taints=0, disk="nvme"),
+    ]
+    pod = PlainPod(cpu=333, memory=300, gpu=0, preferred=(("ssd", 100), ("hdd", 25)))
+    state = ClusterState()
+    for index, node in enumerate(nodes):
+        state.set_node(node.to_object(f"n{index}"))
+    members = tuple(Member(f"default/p{at}", state.shape_of(pod.to_object())) for at in range(6))
+
+    decision = decide(state.snapshot(), GroupRequest("default/g", members, 6))
+
+    want = Counter(f"n{index}" for index in place_one_by_one(nodes, pod, 6))
+    assert isinstance(decision, Placed)
+    assert Counter(placement.node for placement in decision.placements) == want == {"n0": 1, "n1": 5}
