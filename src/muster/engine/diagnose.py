@@ -28,8 +28,9 @@ def diagnose(profile: Profile, snapshot: Snapshot, shape: Shape, unplaced: str) 
     plugins = set()
     for _, statuses in _failing(profile, snapshot, shape):
         # Plugins share the status of equal nodes, so that counting objects is enough and hashes nothing.
-        distinct = {id(status): status for status in statuses}
-        for identity, count in Counter(map(id, statuses)).items():
+        identities = list(map(id, statuses))
+        distinct = dict(zip(identities, statuses, strict=True))
+        for identity, count in Counter(identities).items():
             status = distinct[identity]
             plugins.add(status.plugin)
             for reason in status.reasons:

@@ -75,9 +75,19 @@ class NodeResourcesFit:
 
 def _statuses(plugin: str, texts: list[str], failed: Bools, hopeless: Bools) -> list[Status]:
     """The status of each row; equal rows share one."""
-    patterns, places = np.unique(np.column_stack([failed, hopeless]), axis=0, return_inverse=True)
+    patterns = np.column_stack([failed, hopeless])
+    _, first, places = np.unique(_row_ids(patterns), return_index=True, return_inverse=True)
     known = [
         Status(plugin, tuple(text for text, bad in zip(texts, row, strict=False) if bad), resolvable=not row[-1])
-        for row in patterns.tolist()
+        for row in patterns[first].tolist()
     ]
     return [known[place] for place in places.reshape(-1).tolist()]
+
+
+def _row_ids(patterns: Bools) -> Ints:
+    """int64[M] that are equal for equal rows: sorting numbers is much cheaper than sorting rows."""
+    ids = np.zeros(len(patterns), dtype=np.int64)
+    for column in patterns.T:
+        ids = np.unique(ids, return_inverse=True)[1] if ids.max(initial=0) >= 2**61 else ids
+        ids = 2 * ids + column
+    return ids
