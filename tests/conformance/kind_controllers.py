@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from compare import differences
 from naming import Names
@@ -116,7 +116,9 @@ class _Replay:
         self.names = Names("ns-under-test")
         self.player = Player.of(self.client, clock, self.names)
         names = [name for name in self.cluster.controllers if name in CONTROLLERS]
-        self.controllers = ControllerService(self.client, clock, rng, self.cluster.options, names)
+        options = replace(self.cluster.options, removal_tie=self._removal_tie)
+        self.controllers = ControllerService(self.client, clock, rng, options, names)
+        self.recorded: Object = {}
         self.told: set[str] = set()
         self.kinds = {kind for state in scenario["states"] for kind in state}
 
@@ -140,6 +142,11 @@ class _Replay:
             task.cancel()
         return found
 
+    def _removal_tie(self, pod: Object) -> int:
+        """Among equal pods those go first that went in the recording; which ones is not fixed by a rule."""
+        name = self.names.write_text(name_of(pod))
+        return int(any(entry["name"] == name and not entry.get("deleting") for entry in self.recorded.get("Pod") or ()))
+
     async def _prepare(self) -> None:
         await self.client.create(
             NAMESPACES,
@@ -154,6 +161,7 @@ class _Replay:
                 await self.player.nodes.live(name)
 
     async def _step(self, number: int, step: Object, state: Object) -> list[Difference]:
+        self.recorded = state
         start, seen = self.clock.now(), set(self.player.pods.objects)
         self.player.recorded = state
         for action in step["do"]:

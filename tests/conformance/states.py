@@ -174,16 +174,17 @@ def write_namespace(namespace: Object) -> Object:
 
 
 WRITERS: dict[str, tuple[Resource, Writer]] = {
+    "Workload": (WORKLOADS_1_36, write_workload),
+    "PodGroup": (POD_GROUPS_1_36, write_group),
     "Pod": (PODS, write_pod),
     "Job": (JOBS, write_job),
     "ConfigMap": (CONFIG_MAPS, write_config_map),
     "Service": (SERVICES, write_service),
-    "Workload": (WORKLOADS_1_36, write_workload),
-    "PodGroup": (POD_GROUPS_1_36, write_group),
     "Node": (NODES, write_node),
     "Namespace": (NAMESPACES, write_namespace),
 }
-"""How each kind is read and written. Kinds of the cluster only count where the recording shows them."""
+"""How each kind is read and written; names of the first ones occur in the others. Kinds of the cluster only count where
+the recording shows them."""
 
 
 def write_events(events: Sequence[Object], names: Names) -> list[Object]:

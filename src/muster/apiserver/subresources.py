@@ -77,6 +77,8 @@ def evict(call: Call) -> Object:
     stored = call.stored()
     options = eviction.delete_options(body, call.ctx)
     eviction.check(stored, call.ctx, call.verbs.store)
+    if not call.ctx.dry_run and (noted := eviction.noted(stored, call.ctx)) is not None:
+        call.verbs.commit(call.ctx, call.served, stored, noted)
     call.verbs.delete(call.ctx, call.served, call.namespace, call.name, options)
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 

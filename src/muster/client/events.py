@@ -1,6 +1,8 @@
 """Record Kubernetes events about objects: asynchronous, joined when repeated, never a reason to fail.
 
-Source of the rules: client-go `tools/record` (an equal event within ten minutes raises the count of the first).
+Source of the rules: client-go `tools/record` (an equal event within ten minutes raises the count of the first; with
+`combines`, as the older recorder does that controllers use, events that differ only in their message are combined from
+the tenth on, and one object gets 25 events at once and then one every five minutes).
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 REMEMBERED = 4096
 JOIN_WITHIN_S = 600.0
+COMBINE_FROM = 10
+BURST = 25
+REFILL_S = 300.0
 
 
 @dataclass(slots=True)
@@ -29,6 +34,30 @@ class _Series:
     name: str
     count: int
     last_s: float
+
+
+@dataclass(slots=True)
+class _Similar:
+    """Messages of events that are alike otherwise; at most `COMBINE_FROM` are kept."""
+
+    messages: dict[str, None]
+    last_s: float
+
+
+@dataclass(slots=True)
+class _Tokens:
+    """How many events about one object may still be written."""
+
+    left: float
+    since_s: float
+
+    def take(self, now: float) -> bool:
+        self.left = min(float(BURST), self.left + (now - self.since_s) / REFILL_S)
+        self.since_s = now
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +71,22 @@ class EventRecorder:
     """Queues events of one component and writes them in order; when the queue is full, the newest are dropped."""
 
     def __init__(
-        self, client: Client, clock: Clock, rng: random.Random, component: str, *, queue_limit: int = 10_000
+        self,
+        client: Client,
+        clock: Clock,
+        rng: random.Random,
+        component: str,
+        *,
+        queue_limit: int = 10_000,
+        combines: bool = False,
     ) -> None:
         self._client = client
         self._clock = clock
         self._rng = rng
         self._component = component
+        self._combines = combines
+        self._similar: OrderedDict[tuple[str, ...], _Similar] = OrderedDict()
+        self._tokens: OrderedDict[str, _Tokens] = OrderedDict()
         self._queue: asyncio.Queue[_Pending] = asyncio.Queue(queue_limit)
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self.dropped = 0
@@ -55,7 +94,14 @@ class EventRecorder:
     def record(self, about: Object, type_: str, reason: str, message: str) -> None:
         """Queue one event about an object (with apiVersion, kind and metadata). `type_`: `Normal` or `Warning`."""
         now = self._clock.now()
-        identity = (uid_of(about), about.get("kind", ""), namespace_of(about), name_of(about), type_, reason, message)
+        kind = (uid_of(about), about.get("kind", ""), namespace_of(about), name_of(about), type_, reason)
+        identity: tuple[str, ...] = (*kind, message)
+        if self._combines:
+            if not self._may_write(about, now):
+                self.dropped += 1
+                return
+            if self._is_one_of_many(kind, message, now):
+                identity, message = kind, f"(combined from similar events): {message}"
         series = self._series.get(identity)
         if series is not None and now - series.last_s < JOIN_WITHIN_S:
             series.count += 1
@@ -67,6 +113,26 @@ class EventRecorder:
         while len(self._series) > REMEMBERED:
             self._series.popitem(last=False)
         self._put(_Pending(event, None, 1))
+
+    def _may_write(self, about: Object, now: float) -> bool:
+        tokens = self._tokens.setdefault(uid_of(about) or name_of(about), _Tokens(float(BURST), now))
+        while len(self._tokens) > REMEMBERED:
+            self._tokens.popitem(last=False)
+        return tokens.take(now)
+
+    def _is_one_of_many(self, kind: tuple[str, ...], message: str, now: float) -> bool:
+        """Whether so many like it came lately that this event is combined with others."""
+        similar = self._similar.get(kind)
+        if similar is None or now - similar.last_s > JOIN_WITHIN_S:
+            similar = self._similar[kind] = _Similar({}, now)
+            while len(self._similar) > REMEMBERED:
+                self._similar.popitem(last=False)
+        similar.last_s = now
+        similar.messages[message] = None
+        if len(similar.messages) < COMBINE_FROM:
+            return False
+        del similar.messages[message]
+        return True
 
     async def run(self) -> None:
         """Write queued events until cancelled."""
@@ -86,7 +152,8 @@ class EventRecorder:
     async def _write(self, pending: _Pending) -> None:
         namespace = pending.event["metadata"]["namespace"]
         if pending.repeats is not None:
-            patch = {"count": pending.count, "lastTimestamp": pending.event["lastTimestamp"]}
+            kept = ("lastTimestamp", "message")
+            patch = {"count": pending.count, **{key: pending.event[key] for key in kept}}
             try:
                 await self._client.patch(EVENTS, namespace, pending.repeats, patch)
                 return

@@ -138,7 +138,7 @@ class ControllerRunner:
         initial: Sequence[Request] = (),
     ) -> None:
         self.controller = controller
-        self.events = EventRecorder(client, clock, rng, controller.name)
+        self.events = EventRecorder(client, clock, rng, controller.name, combines=True)
         self._client = client
         self._clock = clock
         self._workers = workers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.api.codec import Object
+from muster.api.meta import has_condition
 from muster.apiserver import errors
 from muster.apiserver.bodies import DeleteOptions
 from muster.apiserver.context import Context
@@ -37,6 +38,23 @@ def check(pod: Object, ctx: Context, store: Store) -> None:
         )
     if budgets:
         _spend(budgets[0], ctx)
+
+
+def noted(pod: Object, ctx: Context) -> Object | None:
+    """The pod with the condition that says why it is about to go; None if it has that or has ended."""
+    status = pod.get("status") or {}
+    if status.get("phase") in ("Succeeded", "Failed") or has_condition(pod, "DisruptionTarget"):
+        return None
+    kept = [entry for entry in status.get("conditions") or () if entry["type"] != "DisruptionTarget"]
+    entry: Object = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": ctx.timestamp,
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    return {**pod, "status": {**status, "conditions": [*kept, entry]}}
 
 
 def _budgets(pod: Object, store: Store) -> list[Object]:
