@@ -35,7 +35,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     [
         (["simulat"], "did you mean 'simulate'"),
         (["nonsense"], "there is no command 'nonsense'"),
-        (["simulate", "--nonsense"], "--nonsense"),
+        (["simulate", "-f", "x.yaml", "--nonsense"], "--nonsense"),
         (["simulate"], "--file"),
         (["simulate", "-f", "x.yaml", "--output", "xml"], "xml"),
         (["up", "--port", "many"], "many"),

@@ -27,13 +27,16 @@ from muster.cli.inputs import read_node_specs
 from muster.cli.logs import configure_logging
 from muster.cli.options import DEFAULT_BEHAVIOUR, Behaviour, NodeSpecs, cluster_options
 from muster.client.kubeconfig import kubeconfig, write_kubeconfig
-from muster.clock import RealClock
+from muster.clock import Clock, RealClock
 from muster.nodes.spec import NodeSpec
 from muster.simulator.embedded import EmbeddedCluster
 from muster.simulator.options import ClusterOptions
 
 DEFAULT_NODES = NodeSpec(count=4)
 """What a cluster has that is new and was asked for nothing else."""
+
+COMPACT_EVERY_S = 300.0
+"""How often history older than this is forgotten. Source: kube-apiserver's default `--etcd-compaction-interval`."""
 
 GC_THRESHOLDS = (50_000, 20, 100)
 """With Python's own thresholds, collections cost more than all decoding once many objects are kept."""
@@ -84,11 +87,11 @@ def up(
     configure_logging()
     plan = Plan(read_node_specs(nodes), cluster_options(behaviour), data, port, write_kubeconfig)
     gc.disable()
-    with (
-        contextlib.closing(asyncio.Runner(loop_factory=uvloop.new_event_loop)) as runner,
-        _kubeconfig_path(plan) as path,
-    ):
-        runner.run(serve(plan, path))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, _kubeconfig_path(plan) as path:
+            runner.run(serve(plan, path))
+    finally:
+        gc.enable()
     return 0
 
 
@@ -112,7 +115,7 @@ async def _serve_from(store: Store, plan: Plan, path: Path, stop: asyncio.Event)
     components: asyncio.Task[None] | None = None
     try:
         await cluster.create_nodes(_nodes_to_create(plan, store))
-        components = asyncio.create_task(cluster.run())
+        components = asyncio.create_task(_run(cluster, store, clock))
         _write_kubeconfig(path, http.url)
         _raise_gc_thresholds()
         _say_ready(path, http.url)
@@ -122,6 +125,20 @@ async def _serve_from(store: Store, plan: Plan, path: Path, stop: asyncio.Event)
         if components is not None:
             components.cancel()
             await asyncio.wait([components])
+
+
+async def _run(cluster: EmbeddedCluster, store: Store, clock: Clock) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(cluster.run(), name="cluster")
+        group.create_task(_compact(store, clock), name="compaction")
+
+
+async def _compact(store: Store, clock: Clock) -> None:
+    """Forget history as time goes on; watches that lag behind by more begin anew."""
+    while True:
+        revision = store.revision
+        await clock.sleep(COMPACT_EVERY_S, periodic=True)
+        store.compact(revision)
 
 
 async def _until(stop: asyncio.Event, components: asyncio.Task[None]) -> None:
@@ -140,10 +157,9 @@ def open_store(data: Path | None) -> Store:
     from muster.apiserver.store.sqlite import SqliteStore
 
     try:
-        data.mkdir(parents=True, exist_ok=True)
         return SqliteStore.open(data)
     except StoreCorrupt as error:
-        raise BadInput(f"--data {data}: {error}") from error
+        raise BadInput(f"--data: {error}") from error
     except OSError as error:
         raise BadInput(f"--data {data}: cannot be used: {error.strerror or error}") from error
 
