@@ -21,6 +21,7 @@ from muster.client.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATE
 ROOT = "/openapi/v3"
 _REF = "#/components/schemas/"
 _JSON = "application/json"
+_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _PATCHES = (APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
 
@@ -39,6 +40,8 @@ class OpenApi:
         path = request.path.rstrip("/")
         if path == ROOT:
             return Response(200, self._index())
+        if path == "/openapi/v2" and "protobuf" in request.headers.get("accept", ""):
+            return Response(200, empty_v2(self._release), {"Content-Type": _V2_PROTOBUF})
         if not path.startswith("/openapi/"):
             return None
         served = {_path(group, version): (group, version) for group, version in self._resources.group_versions()}
@@ -65,6 +68,19 @@ class OpenApi:
             served = _served(self._resources, group, version)
             self._documents[path] = dumps(document(served, facts(self._facts_of), self._release))
         return self._documents[path]
+
+
+def empty_v2(release: str) -> bytes:
+    """A document of the old format that describes nothing, as a protobuf message (swagger = 1, info = 2).
+
+    kubectl asks for it when the new format does not know a kind; without an answer it reports that instead of the
+    unknown kind.
+    """
+
+    def text(number: int, value: bytes) -> bytes:
+        return bytes((number << 3 | 2, len(value))) + value
+
+    return text(1, b"2.0") + text(2, text(1, b"Kubernetes") + text(2, f"v{release}.0".encode()))
 
 
 def _path(group: str, version: str) -> str:

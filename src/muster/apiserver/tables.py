@@ -31,21 +31,20 @@ def table(
     now: float,
     include: IncludeObject = "Metadata",
     version: str = "v1",
-    with_definitions: bool = True,
 ) -> Object:
-    """An object or a list as a Table. `now` is in seconds; `version` is that of meta.k8s.io.
-
-    Watches send the column definitions with the first event only (`with_definitions`).
-    """
-    is_list = "items" in body
+    """An object or a list as a Table. `now` is in seconds; `version` is that of meta.k8s.io."""
     metadata = body.get("metadata") or {}
-    items = body["items"] or [] if is_list else [body]
+    items = [body]
+    if "items" in body:
+        # Items of a list do not say what they are, but objects in rows must.
+        type_ = {"kind": str(body["kind"]).removesuffix("List"), "apiVersion": body["apiVersion"]}
+        items = [{**type_, **item} for item in body["items"] or ()] if include == "Object" else body["items"] or []
     kept = ("resourceVersion", "continue", "remainingItemCount")
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": {key: metadata[key] for key in kept if key in metadata},
-        "columnDefinitions": [column.definition() for column in columns] if with_definitions else None,
+        "columnDefinitions": [column.definition() for column in columns],
         "rows": [_row(item, columns, now, include, version) for item in items],
     }
 
