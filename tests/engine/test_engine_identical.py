@@ -168,7 +168,7 @@ pod_strategy = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(nodes_strategy, pod_strategy, st.integers(1, 40))
 def test_closed_rule_gives_each_node_what_the_plain_loop_gives_it(
     nodes: list[PlainNode], pod: PlainPod, number: int
@@ -187,7 +187,7 @@ def test_closed_rule_gives_each_node_what_the_plain_loop_gives_it(
     assert [placement.pod for placement in placements] == [member.key for member in members[: len(placements)]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(nodes_strategy, pod_strategy, st.integers(1, 40))
 def test_identical_pods_are_never_undecided(nodes: list[PlainNode], pod: PlainPod, number: int) -> None:
     state = ClusterState()
@@ -205,7 +205,7 @@ def test_identical_pods_are_never_undecided(nodes: list[PlainNode], pod: PlainPo
 sequences = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=40), min_size=1, max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(sequences, st.data())
 def test_any_score_sequences_give_the_pairs_that_the_greedy_picks_in_turn(
     scores: list[list[int]], data: st.DataObject

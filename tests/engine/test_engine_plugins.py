@@ -69,7 +69,7 @@ def tolerated(taint: Object, entries: list[Object]) -> bool:
     return False
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(taints, min_size=1, max_size=5), tolerations)
 def test_taints_filter_and_score_as_a_loop_does(node_taints: list[list[Object]], entries: list[Object]) -> None:
     state = cluster(*(make_node(f"n{at}", taints=each) for at, each in enumerate(node_taints)))
@@ -109,7 +109,7 @@ terms = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(labels, min_size=1, max_size=4),
     st.lists(terms, max_size=3),

@@ -154,7 +154,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(events)
 def test_any_order_of_events_leads_to_the_same_snapshot_as_a_fresh_start(events: list[tuple[str, object, int]]) -> None:
     state = ClusterState()
