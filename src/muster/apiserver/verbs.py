@@ -17,6 +17,7 @@ from muster.apiserver.decoding import WrongValue
 from muster.apiserver.errors import Qualified, StatusError
 from muster.apiserver.fields import FieldError, invalid_value
 from muster.apiserver.patching import patched
+from muster.apiserver.registry.strategy import Strategy
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Served
 from muster.apiserver.store.protocol import Store
@@ -80,6 +81,7 @@ class Verbs:
         problems = metadata.validate_metadata(meta, strategy) + strategy.validate(obj, ctx)
         if problems:
             raise errors.invalid(kind_name(served), meta.get("name", ""), problems)
+        strategy.review_create(obj, ctx)
         key = served.key(namespace, meta["name"])
         if self.store.get(key) is not None:
             raise errors.already_exists(resource_name(served), meta["name"])
@@ -132,24 +134,33 @@ class Verbs:
         strategy.prepare_update(new, old, ctx)
         if strategy.counts_generation and _differs(new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        strategy.admit_update(new, old, ctx)
-        problems = metadata.validate_metadata_update(new["metadata"], old["metadata"], strategy)
-        problems += strategy.validate_update(new, old, ctx)
+        of_metadata = metadata.validate_metadata_update(new["metadata"], old["metadata"], strategy)
+        # Real servers check metadata twice, once for all kinds and once for this one, and say so twice.
+        problems = [*of_metadata, *strategy.validate_update(new, old, ctx), *of_metadata]
         if problems:
             raise errors.invalid(kind_name(served), old["metadata"]["name"], problems)
+        strategy.review_update(new, old, ctx)
         return self.commit(ctx, served, stored, new)
 
     def write_status(self, ctx: Context, served: Served, stored: Object, new: Object) -> Object:
         """Make the status of `new` that of a stored object; `new` keeps nothing else but its resourceVersion."""
         strategy, old = served.strategy, shown_as(served, stored)
         self.check_preconditions(served, new["metadata"], stored)
-        changed = {**old, "metadata": {**old["metadata"]}}
+        changed = {**old, "metadata": self._status_metadata(strategy, new["metadata"], old["metadata"])}
         _restore(changed, new, "status")
         strategy.prepare_status(changed, old, ctx)
         problems = strategy.validate_status(changed, old, ctx)
         if problems:
             raise errors.invalid(kind_name(served), old["metadata"]["name"], problems)
         return self.commit(ctx, served, stored, changed)
+
+    @staticmethod
+    def _status_metadata(strategy: Strategy, new: Object, old: Object) -> Object:
+        if strategy.status_keeps_metadata:
+            return dict(old)
+        changed = dict(new)
+        metadata.restore_fixed(changed, old)
+        return changed
 
     def check_preconditions(self, served: Served, meta: Object, stored: Object) -> None:
         """The resourceVersion and uid that a new state names must be the current ones. Raises StatusError (409)."""
@@ -159,7 +170,8 @@ class Verbs:
         if version and version != current["resourceVersion"]:
             raise errors.stale(resource_name(served), name)
         if meta.get("uid") and meta["uid"] != current.get("uid"):
-            raise uid_conflict(served, name, meta["uid"], current.get("uid", ""))
+            key = served.key(current.get("namespace", ""), name)
+            raise uid_conflict(served, key, meta["uid"], current.get("uid", ""))
 
     def commit(self, ctx: Context, served: Served, stored: Object, new: Object) -> Object:
         """Write `new` (in the version of `served`) unless nothing changed; remove it if its deletion is finished."""
@@ -181,6 +193,7 @@ class Verbs:
     def delete(self, ctx: Context, served: Served, namespace: str, name: str, options: DeleteOptions) -> Object:
         """Begin or complete a deletion; the object, or a Status when it is gone."""
         stored = self.stored(served, namespace, name)
+        served.strategy.admit_delete(stored, ctx)
         _check_delete(served, stored["metadata"], options)
         step = deletion.begin(stored, served.strategy, options, ctx)
         key = served.key(namespace, name)
@@ -218,10 +231,13 @@ class Verbs:
         return self.commit(ctx, served, stored, new)
 
 
-def uid_conflict(served: Served, name: str, wanted: str, current: str) -> StatusError:
-    """The object has another uid than the client thinks."""
-    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {current}"
-    return errors.conflict(resource_name(served), name, why)
+def uid_conflict(served: Served, key: str, wanted: str, current: str) -> StatusError:
+    """The object has another uid than the client that wants to change it thinks."""
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: /registry{key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {current}"
+    )
+    return errors.conflict(resource_name(served), key.rpartition("/")[2], why)
 
 
 def _settle_namespace(served: Served, meta: Object, namespace: str) -> None:
@@ -291,13 +307,17 @@ def _check_patched(served: Served, new: JSON, name: str) -> None:
 
 def _check_delete(served: Served, meta: Object, options: DeleteOptions) -> None:
     if options.uid is not None and options.uid != meta.get("uid"):
-        raise uid_conflict(served, meta["name"], options.uid, meta.get("uid", ""))
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta.get('uid')}). The "
+            "object might have been deleted and then recreated"
+        )
+        raise errors.conflict(kind_name(served), meta["name"], why)
     if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
         why = (
-            f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, "
-            f"ResourceVersion in object meta: {meta['resourceVersion']}"
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
+            f"in record ({meta['resourceVersion']}). The object might have been modified"
         )
-        raise errors.conflict(resource_name(served), meta["name"], why)
+        raise errors.conflict(kind_name(served), meta["name"], why)
 
 
 def _restore(new: Object, old: Object, field: str) -> None:

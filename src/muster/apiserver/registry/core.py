@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from muster.api.codec import Object
 from muster.apiserver.context import Context
+from muster.apiserver.errors import Qualified, forbidden
 from muster.apiserver.fields import FieldError, label_problems
 from muster.apiserver.registry.strategy import Strategy
 
+IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 NOT_READY_TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
@@ -50,7 +52,13 @@ class NamespaceStrategy(Strategy):
     def selectable(self, obj: Object) -> Mapping[str, str]:
         return {"status.phase": (obj.get("status") or {}).get("phase", ""), "name": obj["metadata"]["name"]}
 
+    def admit_delete(self, obj: Object, ctx: Context) -> None:
+        name = obj["metadata"]["name"]
+        if name in IMMORTAL_NAMESPACES:
+            raise forbidden(Qualified("", "namespaces"), name, "this namespace may not be deleted")
+
     def mark_deleted(self, obj: Object, ctx: Context) -> None:
+        obj["metadata"].pop("deletionGracePeriodSeconds", None)
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
 
     def holds_deletion(self, obj: Object) -> bool:

@@ -1,22 +1,34 @@
-"""Jobs: defaults, generated labels and selector.
+"""Jobs: defaults, generated labels and selector, validation.
 
-Sources: upstream `pkg/apis/batch/v1/defaults.go`, `pkg/registry/batch/job`.
+Sources: upstream `pkg/apis/batch/v1/defaults.go`, `pkg/apis/batch/validation`, `pkg/registry/batch/job`, recordings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.api.codec import Object
-from muster.api.meta import controller_of, name_of, uid_of
+from muster.api.codec import JSON, Object
 from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, forbidden
-from muster.apiserver.fields import FieldError, validate_labels
-from muster.apiserver.registry import job_rules
-from muster.apiserver.registry.pods import default_pod_spec
+from muster.apiserver.fields import FieldError, invalid_value, not_supported, required
+from muster.apiserver.registry.jobpolicies import validate_failure_policy, validate_success_policy
+from muster.apiserver.registry.poddefaults import default_pod_spec
+from muster.apiserver.registry.podspec import validate_pod_spec
 from muster.apiserver.registry.strategy import Strategy
 
 UNLIMITED = 2_147_483_647
+_JOBS = Qualified("batch", "jobs")
+_UID_LABEL = "batch.kubernetes.io/controller-uid"
+_COUNTS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
+_FIXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
 
 
 class JobStrategy(Strategy):
@@ -28,83 +40,217 @@ class JobStrategy(Strategy):
     selectable_names = frozenset(("status.successful",))
 
     def default(self, obj: Object, ctx: Context) -> None:
-        spec = obj.setdefault("spec", {})
-        if spec.get("completions") is None and spec.get("parallelism") is None:
-            spec["completions"] = 1
-        if spec.get("parallelism") is None:
-            spec["parallelism"] = 1
-        if spec.get("backoffLimit") is None:
-            spec["backoffLimit"] = UNLIMITED if spec.get("backoffLimitPerIndex") is not None else 6
-        spec.setdefault("completionMode", "NonIndexed")
-        spec.setdefault("suspend", False)
-        spec.setdefault("manualSelector", False)
-        if not spec.get("podReplacementPolicy"):
-            rule = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
-            spec["podReplacementPolicy"] = rule
-        for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
-            for pattern in rule.get("onPodConditions") or ():
-                pattern.setdefault("status", "True")
-        template = spec.setdefault("template", {})
-        default_pod_spec(template.setdefault("spec", {}))
+        spec = obj.get("spec")
+        if spec is None:
+            spec = obj["spec"] = {}
+        default_job_spec(spec)
+        _copy_labels(obj)
 
     def prepare_create(self, obj: Object, ctx: Context) -> None:
         obj["status"] = {}
         if not obj["spec"].get("manualSelector"):
-            self._generate_selector(obj)
-        _default_labels(obj)
+            generate_selector(obj)
+        _copy_labels(obj)
 
-    def prepare_update(self, new: Object, old: Object, ctx: Context) -> None:
-        _default_labels(new)
+    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
+        return _validate_generated(obj) + validate_job_spec(obj["spec"], "spec")
 
-    def _generate_selector(self, obj: Object) -> None:
-        spec, meta = obj["spec"], obj["metadata"]
-        uid, name = meta["uid"], meta.get("name", "")
-        added = {
-            "batch.kubernetes.io/controller-uid": uid,
-            "batch.kubernetes.io/job-name": name,
-            "controller-uid": uid,
-            "job-name": name,
-        }
-        template_meta = dict(spec["template"].get("metadata") or {})
-        template_meta["labels"] = {**(template_meta.get("labels") or {}), **added}
-        spec["template"]["metadata"] = template_meta
-        selector = dict(spec.get("selector") or {})
-        key = "batch.kubernetes.io/controller-uid"
-        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), key: uid}
-        spec["selector"] = selector
+    def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
+        spec, before = new["spec"], old["spec"]
+        if spec == before:
+            return []
+        errors = validate_job_spec(spec, "spec") + _validate_completions_update(spec, before)
+        if spec.get("selector") != before.get("selector"):
+            errors.append(invalid_value("spec.selector", spec.get("selector"), "field is immutable"))
+        if not _same_template(spec["template"], before["template"], old):
+            errors.append(invalid_value("spec.template", spec["template"], "field is immutable"))
+        for field in _FIXED:
+            if spec.get(field) != before.get(field):
+                errors.append(invalid_value(f"spec.{field}", spec.get(field), "field is immutable"))
+        return errors
 
-    def admit_update(self, new: Object, old: Object, ctx: Context) -> None:
+    def review_update(self, new: Object, old: Object, ctx: Context) -> None:
         if ctx.options.job_groups != "1.36" or new["spec"].get("parallelism") == old["spec"].get("parallelism"):
             return
         group = _gang_of(old, ctx)
         if group is not None:
             why = f'cannot change parallelism for a Job referencing gang-scheduled PodGroup "{group}"'
-            raise forbidden(Qualified("batch", "jobs"), old["metadata"]["name"], why)
-
-    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
-        return job_rules.problems(obj)
-
-    def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
-        return job_rules.update_problems(new, old)
+            raise forbidden(_JOBS, old["metadata"]["name"], why)
 
     def selectable(self, obj: Object) -> Mapping[str, str]:
         return {"status.successful": str((obj.get("status") or {}).get("succeeded") or 0)}
 
 
-def _default_labels(job: Object) -> None:
-    """A Job without labels shows those of its template, the generated ones included (if they are valid labels)."""
-    labels = (job["spec"]["template"].get("metadata") or {}).get("labels")
-    if labels and not job["metadata"].get("labels") and not validate_labels(labels, ""):
-        job["metadata"]["labels"] = dict(labels)
+def default_job_spec(spec: Object) -> None:
+    """Fill in a Job spec's default values, also inside a CronJob."""
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    if spec.get("parallelism") is None:
+        spec["parallelism"] = 1
+    if spec.get("backoffLimit") is None:
+        spec["backoffLimit"] = UNLIMITED if spec.get("backoffLimitPerIndex") is not None else 6
+    if not spec.get("completionMode"):
+        spec["completionMode"] = "NonIndexed"
+    for field in ("suspend", "manualSelector"):
+        if spec.get(field) is None:
+            spec[field] = False
+    if not spec.get("podReplacementPolicy"):
+        spec["podReplacementPolicy"] = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+        for pattern in rule.get("onPodConditions") or ():
+            if not pattern.get("status"):
+                pattern["status"] = "True"
+    template = spec.get("template")
+    if template is None:
+        template = spec["template"] = {}
+    if template.get("spec") is None:
+        template["spec"] = {}
+    default_pod_spec(template["spec"])
+
+
+def _copy_labels(obj: Object) -> None:
+    """A Job without labels gets those of its pods."""
+    labels = (obj["spec"]["template"].get("metadata") or {}).get("labels")
+    if labels and not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
+
+
+def generate_selector(obj: Object) -> None:
+    """The labels by which a Job's pods are known, and the selector for them."""
+    spec, meta = obj["spec"], obj["metadata"]
+    uid, name = meta["uid"], meta.get("name") or ""
+    added = {_UID_LABEL: uid, "batch.kubernetes.io/job-name": name, "controller-uid": uid, "job-name": name}
+    template_meta = dict(spec["template"].get("metadata") or {})
+    template_meta["labels"] = {**(template_meta.get("labels") or {}), **added}
+    spec["template"]["metadata"] = template_meta
+    selector = dict(spec.get("selector") or {})
+    selector["matchLabels"] = {**(selector.get("matchLabels") or {}), _UID_LABEL: uid}
+    spec["selector"] = selector
+
+
+def _validate_generated(obj: Object) -> list[FieldError]:
+    spec = obj["spec"]
+    if spec.get("manualSelector"):
+        return []
+    expected = {"matchLabels": {_UID_LABEL: obj["metadata"]["uid"]}}
+    if spec.get("selector") == expected:
+        return []
+    return [invalid_value("spec.selector", spec.get("selector"), "`selector` not auto-generated")]
+
+
+def validate_job_spec(spec: Object, field: str) -> list[FieldError]:
+    """Everything about a Job spec that does not depend on its past."""
+    errors = [
+        invalid_value(f"{field}.{name}", spec[name], "must be greater than or equal to 0")
+        for name in _COUNTS
+        if spec.get(name) is not None and spec[name] < 0
+    ]
+    errors += _validate_mode(spec, field)
+    errors += validate_failure_policy(spec, f"{field}.podFailurePolicy")
+    errors += validate_success_policy(spec, f"{field}.successPolicy")
+    errors += _validate_replacement(spec, field)
+    template = spec.get("template") or {}
+    at = f"{field}.template.spec"
+    errors += _without_restart(validate_pod_spec(template.get("spec") or {}, at), at)
+    errors += _validate_restart(spec, template.get("spec") or {}, f"{at}.restartPolicy")
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    selector = spec.get("selector")
+    if selector and any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        why = "`selector` does not match template `labels`"
+        errors.append(invalid_value(f"{field}.template.metadata.labels", labels, why))
+    return errors
+
+
+def _without_restart(errors: list[FieldError], at: str) -> list[FieldError]:
+    """Jobs say more exactly than pods what their restart policy may be."""
+    return [error for error in errors if error.field != f"{at}.restartPolicy"]
+
+
+def _validate_mode(spec: Object, field: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    mode = spec.get("completionMode")
+    if mode not in ("NonIndexed", "Indexed"):
+        errors.append(not_supported(f"{field}.completionMode", mode, ("NonIndexed", "Indexed")))
+    if mode == "Indexed":
+        completions, failed = spec.get("completions"), spec.get("maxFailedIndexes")
+        if completions is None:
+            errors.append(required(f"{field}.completions", "when completion mode is Indexed"))
+        elif failed is not None and failed > completions:
+            why = "must be less than or equal to completions"
+            errors.append(invalid_value(f"{field}.maxFailedIndexes", failed, why))
+    if mode == "NonIndexed":
+        errors += [
+            invalid_value(f"{field}.{name}", spec[name], "requires indexed completion mode")
+            for name in ("backoffLimitPerIndex", "maxFailedIndexes")
+            if spec.get(name) is not None
+        ]
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        errors.append(required(f"{field}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    return errors
+
+
+def _validate_replacement(spec: Object, field: str) -> list[FieldError]:
+    policy = spec.get("podReplacementPolicy")
+    choices = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
+    return [] if policy in choices else [not_supported(f"{field}.podReplacementPolicy", policy, choices)]
+
+
+def _validate_restart(spec: Object, pod_spec: Object, at: str) -> list[FieldError]:
+    policy = pod_spec.get("restartPolicy")
+    if policy in (None, "", "Always"):
+        return [required(at, 'valid values: "OnFailure", "Never"')]
+    if policy not in ("OnFailure", "Never"):
+        return [not_supported(at, policy, ("OnFailure", "Never"))]
+    if spec.get("podFailurePolicy") and policy != "Never":
+        return [invalid_value(at, policy, 'only "Never" is supported when podFailurePolicy is specified')]
+    return []
+
+
+def _validate_completions_update(spec: Object, before: Object) -> list[FieldError]:
+    new, old = spec.get("completions"), before.get("completions")
+    at = "spec.completions"
+    if new == old:
+        return []
+    if spec.get("completionMode") != "Indexed" or new is None or old is None:
+        return [invalid_value(at, new, "field is immutable")]
+    if new != spec.get("parallelism") or old != before.get("parallelism"):
+        return [invalid_value(at, new, "can only be modified in tandem with spec.parallelism")]
+    return []
+
+
+def _same_template(new: Object, old: Object, job: Object) -> bool:
+    """Whether the template is unchanged but for what may change while the Job is suspended."""
+    if new == old:
+        return True
+    if not job["spec"].get("suspend") or (job.get("status") or {}).get("active"):
+        return False
+    return _scheduling_removed(new) == _scheduling_removed(old)
+
+
+def _scheduling_removed(template: Object) -> Object:
+    """The template without the parts that say where and with how much its pods run."""
+    meta = {
+        key: value for key, value in (template.get("metadata") or {}).items() if key not in ("labels", "annotations")
+    }
+    removed = ("nodeSelector", "tolerations", "schedulingGates")
+    spec: dict[str, JSON] = {key: value for key, value in template["spec"].items() if key not in removed}
+    affinity = {key: value for key, value in (spec.pop("affinity", None) or {}).items() if key != "nodeAffinity"}
+    if affinity:
+        spec["affinity"] = affinity
+    for field in ("containers", "initContainers"):
+        if spec.get(field):
+            spec[field] = [{**container, "resources": {}} for container in spec[field]]
+    return {**template, "metadata": meta, "spec": spec}
 
 
 def _gang_of(job: Object, ctx: Context) -> str | None:
-    """The gang that the Job's template names or that the Job controls (upstream's admission plugin JobValidation)."""
-    namespace = job["metadata"]["namespace"]
-    named = (job["spec"]["template"]["spec"].get("schedulingGroup") or {}).get("podGroupName")
-    for group in ctx.store.list(f"/podgroups/{namespace}/").items:
-        is_gang = (group["spec"].get("schedulingPolicy") or {}).get("gang") is not None
-        owner = controller_of(group) or {}
-        if is_gang and (name_of(group) == named or owner.get("uid") == uid_of(job)):
-            return name_of(group)
+    """The name of the gang PodGroup that this Job controls, if there is one."""
+    uid = job["metadata"].get("uid")
+    page = ctx.store.list(f"/podgroups/{job['metadata']['namespace']}/")
+    for group in page.items:
+        owners = group["metadata"].get("ownerReferences") or ()
+        owned = any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
+        if owned and (group["spec"].get("schedulingPolicy") or {}).get("gang") is not None:
+            name: str = group["metadata"]["name"]
+            return name
     return None

@@ -37,6 +37,7 @@ class GroupStrategy(Strategy):
     """What PodGroup and CompositePodGroup have in common."""
 
     has_status = True
+    status_keeps_metadata = True
     resource: ClassVar[Qualified] = _GROUPS
     count_name: ClassVar[str] = "minCount"
     fixed: ClassVar[tuple[str, ...]] = ()
@@ -115,6 +116,8 @@ class PodGroupStrategy(GroupStrategy):
         finalizers = obj["metadata"].get("finalizers") or []
         if PROTECTION not in finalizers:
             obj["metadata"]["finalizers"] = [*finalizers, PROTECTION]
+
+    def review_create(self, obj: Object, ctx: Context) -> None:
         if ctx.options.emulate == "1.36":
             require_template(obj, ctx)
 

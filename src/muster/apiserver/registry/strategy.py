@@ -21,6 +21,8 @@ class Strategy:
 
     has_status: ClassVar[bool] = False
     """A status sub-resource exists: the main resource ignores the status."""
+    status_keeps_metadata: ClassVar[bool] = False
+    """An update of the status sub-resource does not change labels, annotations and the like."""
     counts_generation: ClassVar[bool] = False
     """metadata.generation starts at 1 and grows with every change of what is not status or metadata."""
     creates_on_update: ClassVar[bool] = False
@@ -44,8 +46,14 @@ class Strategy:
     def admit_create(self, obj: Object, ctx: Context) -> None:
         """Complete a new object from others, before `prepare_create`. Raises StatusError to refuse it."""
 
-    def admit_update(self, new: Object, old: Object, ctx: Context) -> None:
-        """Refuse a change with StatusError, after `prepare_update`."""
+    def review_create(self, obj: Object, ctx: Context) -> None:
+        """Refuse a valid new object with StatusError, for what others say."""
+
+    def review_update(self, new: Object, old: Object, ctx: Context) -> None:
+        """Refuse a valid change with StatusError, for what others say."""
+
+    def admit_delete(self, obj: Object, ctx: Context) -> None:
+        """Refuse a deletion with StatusError."""
 
     def prepare_create(self, obj: Object, ctx: Context) -> None:
         """Reset what a client may not set on creation. The status is already gone if `has_status`."""
