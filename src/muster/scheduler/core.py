@@ -10,21 +10,17 @@ from dataclasses import dataclass, field
 
 from muster.api.groups import GroupRef
 from muster.engine.decide import decide
-from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.model import Decision, Member
 from muster.scheduler.cache import Effects, Members, PodRecord, SchedulerCache
-from muster.scheduler.changes import CONCERNS, NODE_LOCAL_PLUGINS, ClusterEvent, is_leaving
-from muster.scheduler.cycle import Ask, Signature, Verdict, failure, refusal, request_of, runs, verdicts
+from muster.scheduler.changes import is_leaving
+from muster.scheduler.cycle import Ask, Signature, Verdict, failure, is_final, refusal, request_of, runs, verdicts
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import GroupFacts, Hold, hold_of_group, is_gated
 from muster.scheduler.queue import SchedulingQueue
-from muster.scheduler.waiting import ANY, Pool
+from muster.scheduler.requeue import wake_for_nodes
 
 POD = "pod:"
 GROUP = "group:"
-
-FEW_NODES = 64
-"""Up to so many changed nodes are looked at alone, not as a part of the whole table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +40,8 @@ class SchedulerCore:
     queue: SchedulingQueue = field(init=False)
     holds: dict[str, Hold] = field(default_factory=dict)
     _bind_errors: dict[str, int] = field(default_factory=dict)
+    _refused: dict[Signature, Decision] = field(default_factory=dict)
+    """Questions that were answered with no, while nothing has happened that could give room."""
 
     def __post_init__(self) -> None:
         self.cache = SchedulerCache(self.options.scheduler_names, pod_by_pod=self.options.pod_by_pod)
@@ -53,16 +51,17 @@ class SchedulerCore:
         """Move entities for what changed since the last call; the groups that are held for a new reason."""
         effects = self.cache.take_effects()
         held = [news for entity in self._by_age(effects) if (news := self._settle_entity(entity, effects, now))]
-        self._wake_for_nodes(effects, now)
+        if effects.nodes:
+            self._refused.clear()
+            wake_for_nodes(self.queue, self.cache.state.snapshot(), effects.nodes, now)
         return held
 
     def decide(self, now: float) -> list[Verdict]:
         """Try the entities that are next; placements are assumed, everything else is back in the queue."""
-        asks = [ask for key in self.queue.pop(now, self.options.batch) if (ask := self._ask(key, now)) is not None]
+        asks = self._next_asks(now)
         result: list[Verdict] = []
-        refused: dict[Signature, Decision] = {}
         for run in runs(asks):
-            result += self._decide_run(run, refused, now)
+            result += self._decide_run(run, now)
         return result
 
     def bound(self, pod: str) -> None:
@@ -177,43 +176,21 @@ class SchedulerCore:
             return terms.priority
         return max((record.priority for record in members.pending.values()), default=0)
 
-    # -- requeue -----------------------------------------------------------------------------------------------------
-
-    def _wake_for_nodes(self, effects: Effects, now: float) -> None:
-        """Wake what the events on nodes can help: a test a pool and kind of event, never one a pending pod."""
-        nodes_by_events: dict[frozenset[ClusterEvent], list[str]] = {}
-        for node, events in effects.nodes.items():
-            if node in self.cache.nodes:
-                nodes_by_events.setdefault(frozenset(events), []).append(node)
-        for kinds, nodes in nodes_by_events.items():
-            plugins = sorted(frozenset[str]().union(*(CONCERNS[kind] for kind in kinds)))
-            label = min(kind.value for kind in kinds)
-            for pool in self.queue.waiting_for(plugins):
-                self._wake_pool(pool, nodes, label, now)
-
-    def _wake_pool(self, pool: Pool, nodes: list[str], event: str, now: float) -> None:
-        signature = pool.signature
-        assert isinstance(signature, Signature)
-        if ANY in pool.waits_for:
-            self.queue.wake(signature, 1, now, event)
-            return
-        room = self._room(signature, nodes)
-        if room == 0:
-            self.queue.widen(pool, NODE_LOCAL_PLUGINS)
-        else:
-            self.queue.wake(signature, room if signature.is_one_pod else 1, now, event)
-
-    def _room(self, signature: Signature, nodes: list[str]) -> int:
-        """How many pods of the signature's shapes fit on these nodes now, each shape for itself."""
-        snapshot = self.cache.state.snapshot()
-        table = snapshot.table
-        if len(nodes) <= FEW_NODES:
-            snapshot = snapshot.with_nodes(table.records[table.index[node]] for node in nodes)
-            table = snapshot.table
-        rows = [table.index[node] for node in nodes]
-        return sum(int(DEFAULT_PROFILE.count(shape, snapshot)[rows].sum()) for shape, _ in signature.members)
-
     # -- attempts ----------------------------------------------------------------------------------------------------
+
+    def _next_asks(self, now: float) -> list[Ask]:
+        """What is next in the queue, as long as it takes few passes of the engine."""
+        asks: list[Ask] = []
+        passes: set[Signature] = set()
+        while len(asks) < self.options.batch and len(passes) < self.options.passes:
+            popped = self.queue.pop(now)
+            if not popped:
+                break
+            ask = self._ask(popped[0], now)
+            if ask is not None:
+                asks.append(ask)
+                passes.add(ask.signature)
+        return asks
 
     def _ask(self, entity: str, now: float) -> Ask | None:
         """The question that an entity asks now; one that has nothing to ask leaves the queue."""
@@ -242,18 +219,17 @@ class SchedulerCore:
     def _member(self, record: PodRecord) -> Member:
         return Member(record.key, self.cache.shape(record))
 
-    def _decide_run(self, run: list[Ask], refused: dict[Signature, Decision], now: float) -> list[Verdict]:
-        """Decide and carry out. `refused`: what was refused in this batch, in which room only gets less."""
+    def _decide_run(self, run: list[Ask], now: float) -> list[Verdict]:
         signature = run[0].signature
-        decision = refused.get(signature)
+        decision = self._refused.get(signature)
         try:
             if decision is None:
                 decision = decide(self.cache.state.snapshot(), request_of(run))
             result = verdicts(run, decision)
         except Exception as error:  # a fault in one decision must not stop the others; the verdict reports it
             result = [failure(ask, f"{type(error).__name__}: {error}") for ask in run]
-        if decision is not None and not result[-1].placements:
-            refused[signature] = refusal(decision)
+        if decision is not None and is_final(result[-1]):
+            self._refused[signature] = refusal(decision)
         for verdict in result:
             self._carry_out(verdict, now)
         return result

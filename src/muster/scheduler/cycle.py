@@ -14,6 +14,7 @@ from muster.api.groups import GroupRef
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Member, Placed, Placement, Undecided
 from muster.engine.shape import Shape
 from muster.scheduler.changes import waits_for
+from muster.scheduler.waiting import ANY
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -113,6 +114,17 @@ def verdicts(run: Sequence[Ask], decision: Decision) -> list[Verdict]:
 def refusal(decision: Decision) -> Decision:
     """The answer for whoever asks the same after this run, the last of which got nothing."""
     return Placed((), (), decision.diagnosis) if isinstance(decision, Placed) else decision
+
+
+def is_final(verdict: Verdict) -> bool:
+    """Whether the same question has the same answer, no, until an event gives a node more room."""
+    rejection = verdict.rejection
+    return (
+        rejection is not None
+        and not verdict.placements
+        and bool(rejection.waits_for)
+        and ANY not in rejection.waits_for
+    )
 
 
 def failure(ask: Ask, error: str) -> Verdict:

@@ -17,8 +17,8 @@ class SchedulerOptions:
 
     `pod_by_pod` ignores groups: each pod is scheduled alone, as kube-scheduler does without the gate GenericWorkload.
     `say_why_held` writes a condition on members that PreEnqueue holds; real servers say nothing.
-    `batch`: how many entities are decided between two turns of the event loop. `bindings`: how many bind requests are
-    under way at once. Times are in seconds.
+    `batch` and `passes`: how many entities, and how many that differ, are decided between two turns of the event loop.
+    `bindings`: how many bind requests are under way at once. Times are in seconds.
     """
 
     scheduler_names: frozenset[str] = frozenset({"default-scheduler", "muster"})
@@ -30,6 +30,7 @@ class SchedulerOptions:
     flush_every_s: float = 30.0
     say_why_held_after_s: float = 1.0
     batch: int = 1000
+    passes: int = 32
     bindings: int = 32
 
     def __post_init__(self) -> None:

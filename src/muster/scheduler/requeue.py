@@ -1,0 +1,79 @@
+"""Wake what events on nodes can help: a test for each pool of equal questions, never one for each pending pod.
+
+A pod that node-local rules rejected everywhere can be helped by a node only if it fits there now; a group of such pods
+only if at least one of them does. That is what is tested, so most events wake nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from muster.engine.defaults import DEFAULT_PROFILE
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot
+from muster.scheduler.changes import CONCERNS, NODE_LOCAL_PLUGINS, ClusterEvent
+from muster.scheduler.cycle import Signature
+from muster.scheduler.queue import SchedulingQueue
+from muster.scheduler.waiting import ANY, Pool
+
+FEW_NODES = 64
+"""Up to so many changed nodes are looked at alone, not as a part of the whole table."""
+
+
+class Room:
+    """What fits on some nodes of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot, nodes: Sequence[str]) -> None:
+        table = snapshot.table
+        if len(nodes) <= FEW_NODES:
+            snapshot = snapshot.with_nodes(table.records[table.index[node]] for node in nodes)
+            table = snapshot.table
+        self._snapshot = snapshot
+        self._rows = np.array([table.index[node] for node in nodes], dtype=np.int64)
+        most = snapshot.free()[self._rows].max(axis=0, initial=0)
+        self._most_free = dict(zip(snapshot.axis.names, most.tolist(), strict=True))
+
+    def pods(self, shapes: Iterable[Shape]) -> int:
+        """How many pods fit, each shape for itself."""
+        return sum(self._count(shape) for shape in shapes if self._could_fit(shape))
+
+    def _could_fit(self, shape: Shape) -> bool:
+        """A quick no: some request is larger than what any of the nodes has left."""
+        most = self._most_free
+        return most["pods"] > 0 and all(most.get(name, 0) >= amount for name, amount in shape.usage.requests)
+
+    def _count(self, shape: Shape) -> int:
+        return int(DEFAULT_PROFILE.count(shape, self._snapshot)[self._rows].sum())
+
+
+def wake_for_nodes(
+    queue: SchedulingQueue, snapshot: Snapshot, events: Mapping[str, Iterable[ClusterEvent]], now: float
+) -> None:
+    """Wake the entities that these events (by node) can help. Nodes that the snapshot does not have are left out."""
+    nodes_by_kinds: dict[frozenset[ClusterEvent], list[str]] = {}
+    for node, kinds in events.items():
+        if node in snapshot.table.index:
+            nodes_by_kinds.setdefault(frozenset(kinds), []).append(node)
+    for kinds, nodes in nodes_by_kinds.items():
+        plugins = sorted(frozenset[str]().union(*(CONCERNS[kind] for kind in kinds)))
+        pools = queue.waiting_for(plugins)
+        if pools:
+            room = Room(snapshot, nodes)
+            for pool in pools:
+                _wake(queue, pool, room, min(kind.value for kind in kinds), now)
+
+
+def _wake(queue: SchedulingQueue, pool: Pool, room: Room, event: str, now: float) -> None:
+    signature = pool.signature
+    assert isinstance(signature, Signature)
+    if ANY in pool.waits_for:
+        queue.wake(signature, 1, now, event)
+        return
+    pods = room.pods(shape for shape, _ in signature.members)
+    if pods == 0:
+        # What the event changed was in the way, but something else is too, which nobody has named yet.
+        queue.widen(pool, NODE_LOCAL_PLUGINS)
+    else:
+        queue.wake(signature, pods if signature.is_one_pod else 1, now, event)
