@@ -39,8 +39,12 @@ class Attempt:
 def demands_of(members: Sequence[Member]) -> list[Demand]:
     """The members by shape, shapes in the order of their first member."""
     places: dict[Shape, list[int]] = {}
+    shape, found = None, list[int]()
     for place, member in enumerate(members):
-        places.setdefault(member.shape, []).append(place)
+        if member.shape is not shape:  # shapes are interned: neighbours are mostly the same object
+            shape = member.shape
+            found = places.setdefault(shape, [])
+        found.append(place)
     return [Demand(shape, tuple(found)) for shape, found in places.items()]
 
 

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
-from muster.engine.arrays import Bools, Ints, Ints32
+from muster.engine.arrays import Bools, Ints, Ints32, frozen
 from muster.engine.model import Status
 from muster.engine.nodes import NodeTable
 from muster.engine.shape import Shape
@@ -107,10 +107,16 @@ class Profile:
     scores: tuple[Weighted, ...]
 
     def count(self, shape: Shape, snapshot: Snapshot) -> Ints:
-        """int64[N]: how many more pods of this shape fit on each node by all rules."""
+        """int64[N], read-only: how many more pods of this shape fit on each node by all rules."""
+        known = snapshot.counts.get((self.filters, shape))
+        if known is not None:
+            return known
         total = np.full(len(snapshot), UNLIMITED, dtype=np.int64)
         for plugin in self.filters:
             np.minimum(total, plugin.count(shape, snapshot), out=total)
+        frozen(total)
+        if len(snapshot.counts) < _COUNTS_LIMIT:
+            snapshot.counts[self.filters, shape] = total
         return total
 
 
@@ -130,3 +136,4 @@ def remembered(table: NodeTable, key: object, compute: Callable[[], T]) -> T:
 
 
 _MEMO_LIMIT = 2_000
+_COUNTS_LIMIT = 100

@@ -18,10 +18,11 @@ class Snapshot:
     """Nodes and what their pods take. Arrays are read-only and shared; nothing of it changes after it was taken.
 
     `requested` int64[N, R], the pods of the node in column `axis.PODS`; `scored` int64[N, 2] cpu and memory as scores
-    count them; `placed`: node name → pod key → what it takes (also of nodes that are not known).
+    count them; `placed`: node name → pod key → what it takes (also of nodes that are not known). `counts` remembers how
+    many pods of a shape fit (by profile and shape), which many groups ask of one snapshot.
     """
 
-    __slots__ = ("placed", "ports", "requested", "scored", "table")
+    __slots__ = ("counts", "placed", "ports", "requested", "scored", "table")
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class Snapshot:
         self.scored = scored
         self.ports = ports
         self.placed = placed
+        self.counts: dict[object, Ints] = {}
 
     def __len__(self) -> int:
         return len(self.table)
@@ -75,7 +77,8 @@ class Trial(Snapshot):
     __slots__ = ()
 
     def __init__(self, base: Snapshot) -> None:
-        super().__init__(base.table, base.requested.copy(), base.scored.copy(), base.ports.copy(), dict(base.placed))
+        super().__init__(base.table, base.requested.copy(), base.scored.copy(), base.ports.copy(), base.placed)
+        self.counts = dict(base.counts)
 
     def place(self, usage: Usage, row: int, count: int = 1) -> None:
         """Adds `count` pods that take this to the node of that row (removes them, if negative)."""
@@ -83,6 +86,7 @@ class Trial(Snapshot):
 
     def place_many(self, usage: Usage, rows: Ints, counts: Ints) -> None:
         """Adds counts[j] pods to the node rows[j]; rows must be distinct."""
+        self.counts.clear()
         vector = self.axis.vector(usage.requests, pods=1)
         self.requested[rows] += counts[:, None] * vector
         self.scored[rows] += counts[:, None] * np.array(usage.scored, dtype=np.int64)
@@ -107,7 +111,7 @@ class Trial(Snapshot):
     def close(self) -> None:
         """Makes the trial unusable: its arrays are given up."""
         empty = np.zeros((0, 0), dtype=np.int64)
-        self.requested, self.scored, self.placed = empty, empty, {}
+        self.requested, self.scored, self.placed, self.counts = empty, empty, {}, {}
 
 
 def moved_usage(old: Snapshot, table: NodeTable) -> tuple[Ints, Ints, PortTable]:
