@@ -12,7 +12,6 @@ from muster.controllers.node_health import (
     NodeHealth,
     Zone,
     ZoneState,
-    deadline_s,
     disruption,
     observe,
     rate,
@@ -41,18 +40,26 @@ def lease(renewed_s: float, duration_s: int = 40) -> Object:
     return {"spec": {"renewTime": rfc3339_micro(renewed_s), "leaseDurationSeconds": duration_s}}
 
 
-def health(status: str, zone: str = "", name: str = "node") -> NodeHealth:
-    return NodeHealth(node_with(status, zone=zone, name=name), None, status, NOW)
+def health(status: str, zone: str = "", name: str = "node", **labels: str) -> NodeHealth:
+    node = node_with(status, zone=zone, name=name)
+    node["metadata"]["labels"].update(labels)
+    return look(node, None, None, NOW)
+
+
+def look(
+    node: Object, lease: Object | None, old: NodeHealth | None, now: float, options: NodeLifecycleOptions = OPTIONS
+) -> NodeHealth:
+    return observe(node, lease, old, options, now)
 
 
 def test_first_look_at_a_node_with_a_condition_or_a_lease_is_a_sign_of_life() -> None:
-    assert observe(node_with(), None, None, NOW).seen_s == NOW
-    assert observe(node_with(""), lease(NOW - 50), None, NOW).seen_s == NOW
+    assert look(node_with(), None, None, NOW).seen_s == NOW
+    assert look(node_with(""), lease(NOW - 50), None, NOW).seen_s == NOW
 
 
 def test_node_that_never_reported_is_as_old_as_its_object() -> None:
-    seen = observe(node_with(""), None, None, NOW)
-    assert (seen.seen_s, deadline_s(seen, OPTIONS)) == (NOW - 100, NOW - 40)
+    seen = look(node_with(""), None, None, NOW)
+    assert (seen.seen_s, seen.deadline_s) == (NOW - 100, NOW - 40)
 
 
 @pytest.mark.parametrize(
@@ -62,33 +69,33 @@ def test_node_that_never_reported_is_as_old_as_its_object() -> None:
 )
 def test_renewal_is_dated_by_the_lease_unless_its_clock_is_wrong(said_s: float, want_s: float) -> None:
     node = node_with()
-    first = observe(node, lease(NOW), None, NOW)
-    assert observe(node, lease(said_s), first, NOW + 100).seen_s == want_s
+    first = look(node, lease(NOW), None, NOW)
+    assert look(node, lease(said_s), first, NOW + 100).seen_s == want_s
 
 
 def test_heartbeat_of_the_status_is_a_sign_of_life_and_a_change_without_one_is_none() -> None:
-    first = observe(node_with(beat_s=NOW), None, None, NOW)
-    assert observe(node_with(beat_s=NOW + 30), None, first, NOW + 40).seen_s == NOW + 30
-    assert observe(node_with("False", beat_s=NOW), None, first, NOW + 40).seen_s == NOW
+    first = look(node_with(beat_s=NOW), None, None, NOW)
+    assert look(node_with(beat_s=NOW + 30), None, first, NOW + 40).seen_s == NOW + 30
+    assert look(node_with("False", beat_s=NOW), None, first, NOW + 40).seen_s == NOW
 
 
 def test_node_of_the_same_name_is_another_node() -> None:
     other = {**node_with(), "metadata": {**node_with()["metadata"], "uid": "other"}}
-    assert observe(other, None, observe(node_with(), None, None, NOW), NOW + 500).seen_s == NOW + 500
+    assert look(other, None, look(node_with(), None, None, NOW), NOW + 500).seen_s == NOW + 500
 
 
 @pytest.mark.parametrize(("duration_s", "want_s"), [(40, 8.0), (41, 41.0), (3600, 3600.0)])
 def test_only_a_lease_longer_than_a_kubelets_prolongs_the_grace_period(duration_s: int, want_s: float) -> None:
     options = NodeLifecycleOptions(monitor_grace_period_s=8.0)
-    assert deadline_s(NodeHealth(node_with(), lease(NOW, duration_s), "True", NOW), options) == NOW + want_s
+    assert look(node_with(), lease(NOW, duration_s), None, NOW, options).deadline_s == NOW + want_s
 
 
 def test_lease_that_was_shortened_announces_the_end_until_it_is_renewed() -> None:
     node = node_with()
-    first = observe(node, lease(NOW, 3600), None, NOW)
-    ending = observe(node, lease(NOW + 10, 40), first, NOW + 11)
+    first = look(node, lease(NOW, 3600), None, NOW)
+    ending = look(node, lease(NOW + 10, 40), first, NOW + 11)
     assert ending.ending
-    assert not observe(node, lease(NOW + 20, 40), ending, NOW + 21).ending
+    assert not look(node, lease(NOW + 20, 40), ending, NOW + 21).ending
 
 
 @pytest.mark.parametrize(
@@ -131,8 +138,7 @@ def test_one_zone_down_of_several_goes_on_evicting() -> None:
 
 
 def test_excluded_nodes_do_not_count() -> None:
-    excluded = health("Unknown", "a")
-    excluded.node["metadata"]["labels"]["node.kubernetes.io/exclude-disruption"] = ""
+    excluded = health("Unknown", "a", **{"node.kubernetes.io/exclude-disruption": ""})
     result = disruption([excluded, health("True", "a", "n2")], {}, OPTIONS, NOW)
     assert [zone.state for zone in result.zones.values()] == [ZoneState.NORMAL]
 

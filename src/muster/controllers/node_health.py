@@ -7,6 +7,7 @@ handleDisruption) and `scheduler.RateLimitedTimedQueue`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -15,6 +16,7 @@ from muster.api.codec import Object
 from muster.api.meta import condition, uid_of
 from muster.clock import parse_rfc3339
 from muster.controllers.options import NodeLifecycleOptions
+from muster.controllers.taints import NO_EXECUTE, NOT_READY, UNREACHABLE, taint_ids
 
 KUBELET_LEASE_S = 40.0
 """The `leaseDurationSeconds` of a kubelet: a lease that lasts no longer does not prolong the grace period."""
@@ -24,44 +26,82 @@ SKEW_S = 60.0
 
 EXCLUDED = "node.kubernetes.io/exclude-disruption"
 
+LOST_TAINTS = {"False": NOT_READY, "Unknown": UNREACHABLE}
+"""The key of the NoExecute taint of a node by its Ready condition."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeHealth:
-    """What is known of one node. `ready`: status of its Ready condition, "" without one. `seen_s`: last sign of life.
+    """What is known of one node, with all that a pass asks about it.
 
-    `ending`: its lease was shortened at the last renewal, so its end is to be expected.
+    `ready`: status of its Ready condition, "" without one. `seen_s`: last sign of life. `patience_s`: so long after it
+    the node counts as lost. `ending`: its lease was shortened at the last renewal, so its end is to be expected.
+    `taints`: the keys of those of our NoExecute taints that it has. `counts`: whether it counts in its zone.
     """
 
     node: Object
     lease: Object | None
     ready: str
     seen_s: float
-    ending: bool = False
+    patience_s: float
+    ending: bool
+    zone: str
+    counts: bool
+    taints: tuple[str, ...]
+
+    @property
+    def deadline_s(self) -> float:
+        """When the node, without a further sign of life, counts as lost."""
+        return self.seen_s + self.patience_s
 
 
-def observe(node: Object, lease: Object | None, old: NodeHealth | None, now: float) -> NodeHealth:
+def observe(
+    node: Object, lease: Object | None, old: NodeHealth | None, options: NodeLifecycleOptions, now: float
+) -> NodeHealth:
     """The health of a node after a look at it and its lease.
 
     Signs of life are a new heartbeat of the Ready condition and a new renewal of the lease.
     """
     if old is not None and old.node is node and old.lease is lease:
         return old
+    same = old if old is not None and uid_of(old.node) == uid_of(node) else None
+    ready: str = (condition(node, "Ready") or {}).get("status") or ""
+    return NodeHealth(
+        node=node,
+        lease=lease,
+        ready=ready,
+        seen_s=_last_sign_s(node, lease, same, now),
+        patience_s=_patience_s(ready, lease, options),
+        ending=same is not None and _is_ending(lease, same),
+        zone=zone_of(node),
+        counts=EXCLUDED not in (node["metadata"].get("labels") or {}),
+        taints=tuple(
+            sorted(key for key, effect in taint_ids(node) if effect == NO_EXECUTE and key in LOST_TAINTS.values())
+        ),
+    )
+
+
+def _last_sign_s(node: Object, lease: Object | None, old: NodeHealth | None, now: float) -> float:
     ready = condition(node, "Ready")
-    status: str = (ready or {}).get("status") or ""
-    if old is None or uid_of(old.node) != uid_of(node):
+    if old is None:
         created = node["metadata"].get("creationTimestamp")
-        is_new = ready is None and lease is None and created
-        return NodeHealth(node, lease, status, parse_rfc3339(created) if is_new else now)
-    seen = old.seen_s if bool(status) == bool(old.ready) else now
-    beat, before = (ready or {}).get("lastHeartbeatTime"), (condition(old.node, "Ready") or {}).get("lastHeartbeatTime")
-    if beat and beat != before:
-        seen = max(seen, _dated(beat, seen, now))
-    renewed = _renewed(lease)
-    if renewed == _renewed(old.lease):
-        return NodeHealth(node, lease, status, seen, old.ending)
-    if renewed:
-        seen = max(seen, _dated(renewed, seen, now))
-    return NodeHealth(node, lease, status, seen, 0 < lease_s(lease) < lease_s(old.lease))
+        never_lived = ready is None and lease is None and created
+        return parse_rfc3339(created) if never_lived else now
+    seen = old.seen_s if (ready is not None) == bool(old.ready) else now
+    signs = [
+        ((ready or {}).get("lastHeartbeatTime"), (condition(old.node, "Ready") or {}).get("lastHeartbeatTime")),
+        (_renewed(lease), _renewed(old.lease)),
+    ]
+    for text, before in signs:
+        if text and text != before:
+            seen = max(seen, _dated(text, seen, now))
+    return seen
+
+
+def _is_ending(lease: Object | None, old: NodeHealth) -> bool:
+    if _renewed(lease) == _renewed(old.lease):
+        return old.ending
+    return 0 < lease_s(lease) < lease_s(old.lease)
 
 
 def lease_s(lease: Object | None) -> float:
@@ -69,15 +109,14 @@ def lease_s(lease: Object | None) -> float:
     return float(((lease or {}).get("spec") or {}).get("leaseDurationSeconds") or 0)
 
 
-def deadline_s(health: NodeHealth, options: NodeLifecycleOptions) -> float:
-    """When a node without a further sign of life counts as lost.
+def _patience_s(ready: str, lease: Object | None, options: NodeLifecycleOptions) -> float:
+    """The grace period; ours: a lease that lasts longer (and longer than a kubelet's) prolongs it.
 
-    Ours: a lease that lasts longer than the grace period (and than a kubelet's) prolongs it, so that simulated nodes
-    may renew rarely.
+    So simulated nodes may renew rarely.
     """
-    grace = options.monitor_grace_period_s if health.ready else options.startup_grace_period_s
-    duration = lease_s(health.lease)
-    return health.seen_s + (max(grace, duration) if duration > KUBELET_LEASE_S else grace)
+    grace = options.monitor_grace_period_s if ready else options.startup_grace_period_s
+    duration = lease_s(lease)
+    return max(grace, duration) if duration > KUBELET_LEASE_S else grace
 
 
 def _renewed(lease: Object | None) -> str:
@@ -134,13 +173,11 @@ def disruption(nodes: Iterable[NodeHealth], before: Zones, options: NodeLifecycl
     If every zone is fully down, nobody is evicted until one node is back: then it is more likely that the control
     plane is cut off.
     """
-    counts: dict[str, list[int]] = {}
-    for health in nodes:
-        if EXCLUDED not in (health.node["metadata"].get("labels") or {}):
-            counts.setdefault(zone_of(health.node), [0, 0])[health.ready != "True"] += 1
+    census = Counter((health.zone, health.ready == "True") for health in nodes if health.counts)
+    counts = {zone: (census[zone, True], census[zone, False]) for zone in sorted({zone for zone, _ in census})}
     states = {zone: zone_state(ready, not_ready, options) for zone, (ready, not_ready) in counts.items()}
     first = Zone(ZoneState.INITIAL, options.eviction_rate)
-    zones = {zone: before.get(zone, first) for zone in sorted(states)}
+    zones = {zone: before.get(zone, first) for zone in states}
     all_are_down = all(state is ZoneState.FULL for state in states.values())
     all_were_down = all(zone.state is ZoneState.FULL for zone in zones.values())
     if all_are_down and not all_were_down:

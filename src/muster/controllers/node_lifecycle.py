@@ -20,9 +20,9 @@ from muster.clock import rfc3339
 from muster.controllers.action import Action, Emit, Patch, Result, Update
 from muster.controllers.node_health import (
     EXCLUDED,
+    LOST_TAINTS,
     NodeHealth,
     Zones,
-    deadline_s,
     disruption,
     lease_s,
     observe,
@@ -58,9 +58,6 @@ BY_CONDITION: dict[tuple[str, str], str] = {
 }
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 OURS = frozenset((key, NO_SCHEDULE) for key in (*BY_CONDITION.values(), UNSCHEDULABLE))
-LOST: dict[str, TaintId] = {"False": (NOT_READY, NO_EXECUTE), "Unknown": (UNREACHABLE, NO_EXECUTE)}
-"""The NoExecute taint of a node by its Ready condition."""
-
 LABELS = {"kubernetes.io/os": "beta.kubernetes.io/os", "kubernetes.io/arch": "beta.kubernetes.io/arch"}
 """Labels that are copied to an older name."""
 
@@ -115,54 +112,58 @@ class NodeLifecycle:
     def _pass(self, state: State, now: float) -> Result:
         memory = state.memory(ALL)
         before = memory if isinstance(memory, Memory) else Memory()
-        leases = state[LEASES]
-        seen = {
-            name: observe(node, leases.get(f"{LEASE_NAMESPACE}/{name}"), before.nodes.get(name), now)
-            for node in state[NODES].all()
-            for name in [name_of(node)]
-        }
+        # 1. Look at every node and its lease.
+        seen = self._observe(state, before.nodes, now)
         actions = [*_registrations(before.nodes, seen)]
-        # 1. Nodes without a sign of life become Unknown, and their pods not ready.
-        nodes = dict(seen)
-        for name, health in seen.items():
-            if health.ready != "Unknown" and now > deadline_s(health, self._options):
-                nodes[name] = replace(health, ready="Unknown")
-                actions.append(_unknown(health.node, now))
-            if nodes[name].ready == "Unknown" and name in before.nodes and before.nodes[name].ready == "True":
+        # 2. Nodes without a sign of life become Unknown, and their pods not ready.
+        lost = [name for name, health in seen.items() if now > health.deadline_s and health.ready != "Unknown"]
+        actions += [_unknown(seen[name].node, now) for name in lost]
+        nodes = {**seen, **{name: replace(seen[name], ready="Unknown") for name in lost}}
+        for name, health in nodes.items():
+            if health.ready == "Unknown" and name in before.nodes and before.nodes[name].ready == "True":
                 actions += _lost(health.node, state[PODS], now)
-        # 2. Zones: how fast may nodes be tainted?
+        # 3. Zones: how fast may nodes be tainted?
         result = disruption(nodes.values(), before.zones, self._options, now)
         if result.left:
             nodes = {name: replace(health, seen_s=now) for name, health in nodes.items()}
-        # 3. NoExecute taints: away at once, or changed at once; new ones as the zone allows.
-        actions += _corrections(seen.values(), now, all_down=result.entered)
-        zones, tainted, next_s = _taints(seen.values(), result.zones, now)
+        # 4. NoExecute taints: away at once, or changed at once; new ones as the zone allows.
+        marked = [health for health in seen.values() if health.taints]
+        actions += _corrections(marked, now, all_down=result.entered)
+        waiting = [health for health in seen.values() if health.ready in LOST_TAINTS and not health.taints]
+        zones, tainted, next_s = _taints(waiting, result.zones, now)
         actions += tainted
         after_s, periodic = self._wake(nodes.values(), next_s, now)
         return Result(tuple(actions), requeue_after_s=after_s, periodic=periodic, memory=Memory(nodes, zones))
 
+    def _observe(self, state: State, before: dict[str, NodeHealth], now: float) -> dict[str, NodeHealth]:
+        leases = state[LEASES]
+        found: dict[str, NodeHealth] = {}
+        for node in state[NODES].all():
+            name = name_of(node)
+            lease = leases.get(f"{LEASE_NAMESPACE}/{name}")
+            found[name] = observe(node, lease, before.get(name), self._options, now)
+        return found
+
     def _wake(self, nodes: Iterable[NodeHealth], next_taint_s: float | None, now: float) -> tuple[float | None, bool]:
-        """Seconds to the next pass, and whether a simulation need not wait for it."""
-        deadlines = [
-            (deadline_s(health, self._options), health.ending) for health in nodes if health.ready != "Unknown"
-        ]
-        moments = [deadline for deadline, _ in deadlines] + ([] if next_taint_s is None else [next_taint_s])
-        if not moments:
-            return None, False
-        pending = next_taint_s is not None or any(ending for _, ending in deadlines)
-        after_s = min(moments) - now
-        if next_taint_s is None or after_s < next_taint_s - now:
+        """Seconds to the next pass, and whether a simulation need not wait for it.
+
+        Nodes are found lost on multiples of the period, taints come when they are due.
+        """
+        alive = [health for health in nodes if health.ready != "Unknown"]
+        after_s = None if next_taint_s is None else next_taint_s - now
+        if alive:
             period = self._options.monitor_period_s
-            after_s = max(1.0, -(-after_s // period)) * period
-            after_s = after_s if next_taint_s is None else min(after_s, next_taint_s - now)
-        return after_s, not pending
+            first_s = min(health.deadline_s for health in alive) - now
+            deadline_s = max(1.0, -(-first_s // period)) * period
+            after_s = deadline_s if after_s is None else min(after_s, deadline_s)
+        return after_s, next_taint_s is None and not any(health.ending for health in alive)
 
 
 def _health_facts(node: Object) -> tuple[object, ...]:
     """What of a node a pass looks at, but for its heartbeats."""
     labels = node["metadata"].get("labels") or {}
     status = (condition(node, "Ready") or {}).get("status")
-    lost = tuple(taint in taint_ids(node) for taint in LOST.values())
+    lost = tuple((key, NO_EXECUTE) in taint_ids(node) for key in LOST_TAINTS.values())
     return uid_of(node), status, zone_of(node), EXCLUDED in labels, lost
 
 
@@ -224,28 +225,23 @@ def _came_to_lost_node(old: Object | None, pod: Object, state: State) -> bool:
 def _corrections(nodes: Iterable[NodeHealth], now: float, *, all_down: bool) -> Iterable[Action]:
     """NoExecute taints that go at once (of ready nodes; of all, when everything is down) or turn into the other."""
     for health in nodes:
-        present = taint_ids(health.node)
-        if present.isdisjoint(LOST.values()):
-            continue
-        right = None if all_down else LOST.get(health.ready)
-        if right is None or right not in present:
-            yield from _patch_taints(health.node, [right] if right else [], set(LOST.values()) - {right}, now)
+        right = None if all_down else LOST_TAINTS.get(health.ready)
+        if right is None or right not in health.taints:
+            wrong = [(key, NO_EXECUTE) for key in health.taints]
+            yield from _patch_taints(health.node, [(right, NO_EXECUTE)] if right else [], wrong, now)
 
 
-def _taints(nodes: Iterable[NodeHealth], zones: Zones, now: float) -> tuple[Zones, list[Action], float | None]:
+def _taints(waiting: list[NodeHealth], zones: Zones, now: float) -> tuple[Zones, list[Action], float | None]:
     """New NoExecute taints as far as the zones allow, and when the next one may follow (None: none waits)."""
-    waiting = [health for health in nodes if health.ready in LOST and taint_ids(health.node).isdisjoint(LOST.values())]
-    waiting.sort(key=_since)
     allowed = dict(zones)
     actions: list[Action] = []
     next_s: float | None = None
-    for health in waiting:
-        name = zone_of(health.node)
-        zone = allowed.get(name)
+    for health in sorted(waiting, key=_since):
+        zone = allowed.get(health.zone)
         taken = take(zone, now) if zone is not None else None
         if taken is not None:
-            allowed[name] = taken
-            actions += _patch_taints(health.node, [LOST[health.ready]], [], now)
+            allowed[health.zone] = taken
+            actions += _patch_taints(health.node, [(LOST_TAINTS[health.ready], NO_EXECUTE)], [], now)
         elif zone is not None and zone.rate > 0:
             next_s = zone.next_s if next_s is None else min(next_s, zone.next_s)
     return allowed, actions, next_s
