@@ -107,7 +107,9 @@ class Player:
 
     async def create(self, obj: Object) -> None:
         """Create an object as given."""
-        resource = RESOURCES[obj["kind"]]
+        if isinstance(obj, str):
+            raise NotImplementedError(obj)
+        resource = _resource(obj["kind"])
         filled = self._fill(obj)
         metadata = filled["metadata"]
         stays = self._is_recorded(obj["kind"], name_of(obj))
@@ -160,7 +162,7 @@ class Player:
 
     async def patch(self, action: Object) -> None:
         """Patch an object or a subresource of it."""
-        resource = RESOURCES[action["kind"]]
+        resource = _resource(action["kind"])
         namespace = self.names.namespace if resource.namespaced else None
         await self.client.patch(
             resource,
@@ -173,14 +175,14 @@ class Player:
 
     async def put(self, action: Object) -> None:
         """Replace the finalizers of the namespace through its finalize subresource."""
-        resource = RESOURCES[action["kind"]]
+        resource = _resource(action["kind"])
         current = await self.client.get(resource, None, self.names.namespace)
         wanted = {**current, "spec": self._fill(action["spec"])}
         await self.client.update(resource, wanted, subresource=action["subresource"])
 
     async def delete(self, action: Object) -> None:
         """Delete an object."""
-        resource = RESOURCES[action["kind"]]
+        resource = _resource(action["kind"])
         keys = ("propagationPolicy", "gracePeriodSeconds")
         options = {key: action[key] for key in keys if action.get(key) is not None}
         namespace = self.names.namespace if resource.namespaced else None
@@ -251,6 +253,12 @@ class Player:
 
     def _name(self, written: str) -> str:
         return self.names.real(written) or written
+
+
+def _resource(kind: str) -> Resource:
+    if kind not in RESOURCES:
+        raise NotImplementedError(f"objects of kind {kind}")
+    return RESOURCES[kind]
 
 
 def _comparable(refusal: Object) -> Object:

@@ -11,8 +11,8 @@ NODES = ("n1", "n2", "n3", "n4", "n5", "n6")
 KINDS = ("Job", "Pod", "ConfigMap", "Node")
 """The kinds of which objects get other names."""
 
-BEFORE = "|".join([r"(?<![\w./<-])", r"(?<=>/)", *(f"(?<={kind}/)" for kind in KINDS)])
-"""What may stand before a name: nothing that it could be a part of, `<ns>/`, or its kind."""
+BEFORE = "|".join([r"(?<![\w./<-])", r"(?<=>[/-])", *(f"(?<={kind}/)" for kind in (*KINDS, "Workload", "PodGroup"))])
+"""What may stand before a name: nothing that it could be a part of, a mark such as `<ns>/`, or its kind."""
 
 
 def vary(scenario: Object, seed: int) -> Object:

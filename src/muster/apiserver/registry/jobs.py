@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from muster.api.codec import JSON, Object
 from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, forbidden
-from muster.apiserver.fields import FieldError, invalid_value, not_supported, required
+from muster.apiserver.fields import FieldError, invalid_value, not_supported, required, validate_labels
 from muster.apiserver.registry.jobpolicies import validate_failure_policy, validate_success_policy
 from muster.apiserver.registry.poddefaults import default_pod_spec
 from muster.apiserver.registry.podspec import validate_pod_spec
@@ -63,7 +63,7 @@ class JobStrategy(Strategy):
         if spec.get("selector") != before.get("selector"):
             errors.append(invalid_value("spec.selector", spec.get("selector"), "field is immutable"))
         if not _same_template(spec["template"], before["template"], old):
-            errors.append(invalid_value("spec.template", spec["template"], "field is immutable"))
+            errors.append(_template_changed(spec["template"], old))
         for field in _FIXED:
             if spec.get(field) != before.get(field):
                 errors.append(invalid_value(f"spec.{field}", spec.get(field), "field is immutable"))
@@ -109,9 +109,9 @@ def default_job_spec(spec: Object) -> None:
 
 
 def _copy_labels(obj: Object) -> None:
-    """A Job without labels gets those of its pods."""
+    """A Job without labels gets those of its pods; if they are wrong, only the template is blamed."""
     labels = (obj["spec"]["template"].get("metadata") or {}).get("labels")
-    if labels and not obj["metadata"].get("labels"):
+    if labels and not obj["metadata"].get("labels") and not validate_labels(labels, ""):
         obj["metadata"]["labels"] = dict(labels)
 
 
@@ -154,6 +154,7 @@ def validate_job_spec(spec: Object, field: str) -> list[FieldError]:
     errors += _without_restart(validate_pod_spec(template.get("spec") or {}, at), at)
     errors += _validate_restart(spec, template.get("spec") or {}, f"{at}.restartPolicy")
     labels = (template.get("metadata") or {}).get("labels") or {}
+    errors += validate_labels(labels, f"{field}.template.labels")
     selector = spec.get("selector")
     if selector and any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         why = "`selector` does not match template `labels`"
@@ -220,11 +221,18 @@ def _validate_completions_update(spec: Object, before: Object) -> list[FieldErro
 
 def _same_template(new: Object, old: Object, job: Object) -> bool:
     """Whether the template is unchanged but for what may change while the Job is suspended."""
-    if new == old:
-        return True
-    if not job["spec"].get("suspend") or (job.get("status") or {}).get("active"):
-        return False
-    return _scheduling_removed(new) == _scheduling_removed(old)
+    return new == old or (_is_open(job) and _scheduling_removed(new) == _scheduling_removed(old))
+
+
+def _is_open(job: Object) -> bool:
+    """Whether the Job is suspended, so that a part of its template may change."""
+    return bool(job["spec"].get("suspend")) and not (job.get("status") or {}).get("active")
+
+
+def _template_changed(new: Object, job: Object) -> FieldError:
+    """The error about a change that may not be; while a part may change, the pods' spec is blamed."""
+    at, value = ("spec.template.spec", new["spec"]) if _is_open(job) else ("spec.template", new)
+    return invalid_value(at, value, "field is immutable")
 
 
 def _scheduling_removed(template: Object) -> Object:
