@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import Kubectl
+from real_clients import Kubectl
 
 pytestmark = pytest.mark.integration
 
@@ -64,7 +64,7 @@ def rows(text: str) -> list[list[str]]:
 @pytest.fixture
 def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> str:
     """A namespace of the test's own, which is also kubectl's default."""
-    name = request.node.name.replace("_", "-")[:60].strip("-")
+    name: str = request.node.name.replace("_", "-")[:60].strip("-")
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     kubectl("create", "-f", "-", stdin=json.dumps(manifest))
     kubectl("config", "set-context", "--current", f"--namespace={name}")
