@@ -27,7 +27,7 @@ from muster.simulator.run import simulate
 
 EXAMPLES = Path("examples/demo")
 UNTIL_S = 24 * 3600.0
-DEFAULT_SEED = 11
+DEFAULT_SEED = 0
 """One with which the pods of the two jobs meet half and half."""
 
 

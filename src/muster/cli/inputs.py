@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from muster.api.manifests import Manifest, ManifestError, load, parse
+from muster.api.manifests import Manifest, ManifestError, load
 from muster.cli.durations import parse_duration
 from muster.cli.errors import BadInput
 from muster.nodes.spec import NodeSpec, NodeSpecError, parse_node_spec
 
-STANDARD_INPUT = Path("-")
-
 
 def read_manifests(files: Iterable[Path]) -> list[Manifest]:
-    """The objects of all files in order; `-` is standard input. Raises `BadInput`."""
+    """The objects of all files in order. Raises `BadInput`."""
     try:
-        return [manifest for file in files for manifest in _read(file)]
+        return [manifest for file in files for manifest in load(file)]
     except ManifestError as error:
         raise BadInput(str(error)) from error
 
@@ -46,11 +44,3 @@ def read_duration(option: str, text: str) -> float:
         return parse_duration(text)
     except ValueError as error:
         raise BadInput(f"{option}: {error}") from error
-
-
-def _read(file: Path) -> list[Manifest]:
-    if file == STANDARD_INPUT:
-        import sys
-
-        return parse(sys.stdin.read(), "<stdin>")
-    return load(file)

@@ -98,7 +98,12 @@ def dispatch(arguments: list[str]) -> int:
 
     try:
         result = application()(
-            arguments, exit_on_error=False, print_error=False, verbose=False, result_action="return_value"
+            # A lone "-" means standard input, but cyclopts takes it for an option.
+            ["/dev/stdin" if argument == "-" else argument for argument in arguments],
+            exit_on_error=False,
+            print_error=False,
+            verbose=False,
+            result_action="return_value",
         )
     except CycloptsError as error:
         raise BadInput(f"{_one_line(str(error))} (see `muster {name} --help`)") from error

@@ -1,0 +1,42 @@
+"""The examples do what their texts say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.api.codec import Object, loads
+from muster.api.manifests import load
+from muster.cli.main import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: str(path.relative_to(EXAMPLES)))
+def test_every_example_is_a_manifest(file: Path) -> None:
+    assert load(file)
+
+
+@pytest.mark.parametrize("name", ["gang-job.yaml", "gang-pods.yaml"])
+def test_how_to_examples_are_gangs_that_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(EXAMPLES / "nodes.yaml"), str(EXAMPLES / name)]
+    assert main(["simulate", "-f", *files, "--fail-unschedulable", "-o", "json"]) == 0
+    (group,) = loads(capsys.readouterr().out)["groups"]
+    assert group["state"] in ("Running", "Succeeded")
+    assert group["min_count"] == group["members"] > 1
+
+
+def test_the_notebook_runs_from_top_to_bottom(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(EXAMPLES)
+    notebook: Object = loads((EXAMPLES / "gangs.ipynb").read_bytes())
+    names: dict[str, object] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
+    out = capsys.readouterr().out
+    assert out.startswith("Placed\ndefault/train-0 → ")
+    assert "Infeasible\n" in out
+    assert names["largest"] == {2: 6, 4: 12, 8: 24}
