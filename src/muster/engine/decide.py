@@ -57,7 +57,7 @@ def _best_attempt(
     limit = DEFAULT_BUDGET if budget is None else budget
     for attempt in attempts(profile, snapshot, demands):
         spent += 1
-        best = min(best, attempt, key=lambda each: each.rank)
+        best = min(best, attempt, key=lambda each: each.rank) if best.rows else attempt
         if len(best.rows) == members or spent >= limit or (len(best.rows) == bound and len(demands) == 1):
             break
     return best, spent
@@ -73,8 +73,10 @@ def _placed(profile: Profile, snapshot: Snapshot, request: GroupRequest, best: A
 
 
 def _placements(snapshot: Snapshot, request: GroupRequest, attempt: Attempt) -> tuple[Placement, ...]:
-    records = snapshot.table.records
-    return tuple(Placement(request.members[place].key, records[row].name) for place, row in attempt.rows)
+    members, records = request.members, snapshot.table.records
+    keys = [members[place].key for place, _ in attempt.rows]
+    names = [records[row].name for _, row in attempt.rows]
+    return tuple(map(Placement, keys, names))
 
 
 def _diagnosis(profile: Profile, snapshot: Snapshot, request: GroupRequest, attempt: Attempt) -> Diagnosis:

@@ -66,10 +66,10 @@ def attempts(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand]) ->
     yield _pass(packing(profile, _packings(demands)[0]), snapshot, list(reversed(orders[0])))
 
 
-def assign(demand: Demand, received: Ints) -> Iterator[tuple[int, int]]:
+def assign(demand: Demand, received: Ints) -> list[tuple[int, int]]:
     """(position, row) for the first members of the demand: neighbours in the group become neighbours in the table."""
     rows = np.repeat(np.arange(len(received)), received)
-    yield from zip(demand.places, rows.tolist(), strict=False)
+    return list(zip(demand.places, rows.tolist(), strict=False))
 
 
 def most_placeable(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand]) -> tuple[int, str]:
