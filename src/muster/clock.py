@@ -14,6 +14,7 @@ import datetime
 import selectors
 import time
 from collections.abc import Callable, Coroutine
+from functools import lru_cache
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -97,6 +98,8 @@ class _JumpingSelector(selectors.DefaultSelector):
     loop: VirtualLoop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout == 0:
+            return []  # callbacks are ready; whatever woke the loop from outside can wait until they are done
         ready: list[tuple[selectors.SelectorKey, int]] = super().select(0)
         if not ready and (timeout is None or timeout > 0):
             self.loop.idle(timeout)
@@ -165,8 +168,12 @@ def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
 
 def rfc3339(seconds: float) -> str:
     """Seconds since the Unix epoch as Kubernetes writes a `Time`: UTC, whole seconds."""
-    moment = datetime.datetime.fromtimestamp(int(seconds), datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _whole_seconds(int(seconds))
+
+
+@lru_cache(maxsize=256)
+def _whole_seconds(seconds: int) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(seconds: float) -> str:
