@@ -72,7 +72,8 @@ class Names:
             return self._written[text]
         for name in sorted(self._written, key=len, reverse=True):
             if name in text:
-                text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w])", lambda _, n=name: self._written[n], text)
+                written = self._written[name].replace("\\", r"\\")
+                text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w])", written, text)
         return _TIME.sub("<time>", _UID.sub("<uid>", text))
 
     def owner_uid(self, candidates: list[Object]) -> str:

@@ -23,7 +23,7 @@ def vary(scenario: Object, seed: int) -> Object:
     pattern = re.compile(
         f"(?:{BEFORE})(" + "|".join(re.escape(name) for name in sorted(renamed, key=len, reverse=True)) + r")(?![\w./])"
     )
-    whole = _rename(scenario, renamed, pattern)
+    whole: Object = _rename(scenario, renamed, pattern)
     whole["id"], whole["family"], whole["cluster"] = scenario["id"], scenario["family"], scenario["cluster"]
     whole["nodes"] = {name: renamed[name] for name in NODES}
     return whole

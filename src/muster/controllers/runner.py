@@ -10,12 +10,12 @@ import asyncio
 import logging
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, runtime_checkable
 
 from muster.api.codec import Object
-from muster.api.meta import is_deleting, key_of, name_of, uid_of
+from muster.api.meta import is_deleting, name_of, uid_of
 from muster.api.resource import Resource
 from muster.client.client import Client
 from muster.client.events import EventRecorder
@@ -101,25 +101,30 @@ class Informers:
             await asyncio.Event().wait()  # resources may still come
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """Something that the informer of a resource must show before the key is reconciled again."""
+@dataclass(slots=True)
+class _Unseen:
+    """What a key's own writes did and the informers must show before the key is reconciled again."""
 
-    watched: Watched
-    key: str
-    version: int | None
-    deleted_uid: str = ""
+    versions: dict[Watched, int] = field(default_factory=dict)
+    deleted: list[tuple[Watched, str, str]] = field(default_factory=list)
+    """Resource, key and uid of deleted objects: they must be gone, or known to be going."""
+
+    def wrote(self, watched: Watched, version: str) -> None:
+        if version.isdecimal():
+            self.versions[watched] = max(self.versions.get(watched, 0), int(version))
 
     def is_seen(self) -> bool:
-        if self.deleted_uid:
-            obj = self.watched.get(self.key)
-            return obj is None or uid_of(obj) != self.deleted_uid or is_deleting(obj)
-        seen = _number(self.watched.informer.version)
-        return self.version is None or seen is None or seen >= self.version
-
-
-def _number(version: str) -> int | None:
-    return int(version) if version.isdecimal() else None
+        for watched, version in self.versions.items():
+            seen = watched.informer.version
+            if seen.isdecimal() and int(seen) < version:
+                return False
+        while self.deleted:
+            watched, key, uid = self.deleted[-1]
+            obj = watched.get(key)
+            if obj is not None and uid_of(obj) == uid and not is_deleting(obj):
+                return False
+            self.deleted.pop()
+        return True
 
 
 class ControllerRunner:
@@ -150,7 +155,7 @@ class ControllerRunner:
         self._queue = WorkQueue()
         self._timers = Timers(clock)
         self._failures: dict[str, int] = {}
-        self._unseen: dict[str, list[_Written]] = {}
+        self._unseen: dict[str, _Unseen] = {}
         self._blocked: dict[str, None] = {}
         for resource, watched in self._watched.items():
             watched.informer.add_handler(partial(self._changed, resource))
@@ -186,12 +191,11 @@ class ControllerRunner:
             self._queue.add(key)
 
     def _has_seen(self, key: str) -> bool:
-        unseen = [written for written in self._unseen.get(key, ()) if not written.is_seen()]
-        if unseen:
-            self._unseen[key] = unseen
-        else:
-            self._unseen.pop(key, None)
-        return not unseen
+        unseen = self._unseen.get(key)
+        if unseen is not None and not unseen.is_seen():
+            return False
+        self._unseen.pop(key, None)
+        return True
 
     async def _work(self) -> None:
         while True:
@@ -295,15 +299,14 @@ class ControllerRunner:
         watched = self._watched.get(action.resource)
         if watched is None:
             return
+        unseen = self._unseen.setdefault(key, _Unseen())
         if isinstance(action, Delete):
             deleted_key = f"{action.namespace}/{action.name}" if action.namespace else action.name
             obj = watched.get(deleted_key)
             if obj is not None:
-                self._unseen.setdefault(key, []).append(_Written(watched, deleted_key, None, uid_of(obj)))
-            return
-        version = _number(written.get("metadata", {}).get("resourceVersion", ""))
-        if version is not None:
-            self._unseen.setdefault(key, []).append(_Written(watched, key_of(written), version))
+                unseen.deleted.append((watched, deleted_key, uid_of(obj)))
+        else:
+            unseen.wrote(watched, written.get("metadata", {}).get("resourceVersion", ""))
 
     def _emit(self, emit: Emit, name: str, error: str) -> None:
         message = emit.message.replace("{name}", name).replace("{error}", error)
