@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +16,7 @@ from muster.api.groups import INITIALLY_SCHEDULED
 from muster.api.meta import condition
 from muster.api.resource import EVENTS, NODES, POD_GROUPS, PODS, Resource
 from muster.apiserver.inprocess import InProcessTransport
+from muster.apiserver.options import Release, ServerOptions
 from muster.apiserver.server import ApiServer
 from muster.apiserver.store.memory import MemoryStore
 from muster.client.client import Client
@@ -67,14 +68,15 @@ class World:
     clock: VirtualClock
     options: SchedulerOptions = field(default_factory=SchedulerOptions)
     rule: Rule = lambda method, path, asked: ""
+    server: ServerOptions = field(default_factory=ServerOptions)
 
     def __post_init__(self) -> None:
-        self.server = ApiServer(MemoryStore(), self.clock, random.Random(1))
-        self.client = Client(InProcessTransport(self.server))
+        self.api = ApiServer(MemoryStore(), self.clock, random.Random(1), self.server)
+        self.client = Client(InProcessTransport(self.api))
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> Scheduler:
-        network = BadNetwork(InProcessTransport(self.server), self.rule)
+        network = BadNetwork(InProcessTransport(self.api), self.rule)
         self.scheduler = Scheduler(Client(network), self.clock, random.Random(2), self.options)
         self.task = asyncio.get_running_loop().create_task(self.scheduler.run())
         return self.scheduler
@@ -253,6 +255,26 @@ def test_pods_of_a_v1alpha1_workload_are_one_gang_for_each_replica_key() -> None
         )
 
     run(story)
+
+
+@pytest.mark.parametrize(
+    ("release", "version", "condition_type"),
+    [
+        ("1.36", "v1alpha2", "PodGroupScheduled"),
+        ("1.37", "v1beta1", "PodGroupInitiallyScheduled"),
+    ],
+)
+def test_gangs_run_on_servers_of_every_release(release: Release, version: str, condition_type: str) -> None:
+    async def story(world: World) -> None:
+        groups = replace(POD_GROUPS, version=version)
+        await world.client.create(groups, "default", make_group("a", min_count=2, version=version))
+        await world.create(make_node(), *gang("a", 2, cpu="1")[1:])
+        await world.clock.sleep(5)
+        assert len(await world.nodes_of()) == 2
+        group = await world.client.get(groups, "default", "a")
+        assert [each["type"] for each in group["status"]["conditions"]] == [condition_type]
+
+    run(story, server=ServerOptions(emulate=release, taint_new_nodes=False))
 
 
 def test_one_scheduling_gate_holds_the_whole_group() -> None:

@@ -23,6 +23,11 @@ INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 """The condition type of a PodGroup in stored form; True is for ever."""
 
 
+def initially_scheduled_in(version: str) -> str:
+    """The name of that condition in a version of the API."""
+    return "PodGroupScheduled" if version == "v1alpha2" else INITIALLY_SCHEDULED
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class GroupRef:
     """The identity of a group. `name`: the PodGroup's, or `workload/template` or `workload/template/replicaKey`."""

@@ -154,7 +154,7 @@ def _verdict(ask: Ask, decision: Decision) -> Verdict:
 
 def _rejection(ask: Ask, pods: tuple[str, ...], message: str, decision: Decision) -> Rejection:
     diagnosis = decision.diagnosis
-    plugins = frozenset() if diagnosis is None or isinstance(decision, Undecided) else diagnosis.plugins
+    plugins = frozenset[str]() if diagnosis is None else diagnosis.plugins
     return Rejection(pods, UNSCHEDULABLE, message, ask.signature, waits_for(plugins))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from muster.api.codec import Object
-from muster.api.groups import INITIALLY_SCHEDULED
+from muster.api.groups import INITIALLY_SCHEDULED, initially_scheduled_in
 from muster.api.meta import condition, name_of, namespace_of
 from muster.api.resource import POD_GROUPS, PODS, Resource
 from muster.client.client import Client
@@ -64,6 +64,8 @@ class Reporter:
         concurrency: int = 8,
     ) -> None:
         self.dropped = 0
+        self.group_resource = POD_GROUPS
+        """The version in which the server knows PodGroups."""
         self._client = client
         self._clock = clock
         self._recorder = events
@@ -142,6 +144,7 @@ class Reporter:
         """Write one condition; False if it is to be tried again. One that the server refuses is dropped."""
         resource, key = target
         patch = self._pod_patch(key, wanted) if resource == PODS else self._group_patch(key, wanted)
+        resource = PODS if resource == PODS else self.group_resource
         if patch is None:
             return True
         namespace, _, name = key.partition("/")
@@ -172,7 +175,8 @@ class Reporter:
         if wanted.status == "False" and current is not None and current.get("status") == "True":
             return None
         entry = changed_condition(group, INITIALLY_SCHEDULED, wanted, self._clock.now())
-        return None if entry is None else {"status": {"conditions": [entry]}}
+        type_ = initially_scheduled_in(self.group_resource.version)
+        return None if entry is None else {"status": {"conditions": [{**entry, "type": type_}]}}
 
 
 def changed_condition(obj: Object, type_: str, wanted: Wanted, now: float) -> Object | None:

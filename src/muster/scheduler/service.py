@@ -18,8 +18,7 @@ from muster.api.meta import has_condition, key_of, uid_of
 from muster.api.resource import NODES, POD_GROUPS, PODS, WORKLOADS, Resource
 from muster.client.client import Client
 from muster.client.events import EventRecorder
-from muster.client.informer import RETRY_S, Change, Informer
-from muster.client.transport import TransportError
+from muster.client.informer import Change
 from muster.clock import Clock, wait
 from muster.scheduler.binder import Binder, BindRequest, Commit
 from muster.scheduler.core import Held, SchedulerCore
@@ -28,6 +27,7 @@ from muster.scheduler.metrics import SchedulerMetrics
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import ERROR
 from muster.scheduler.report import Reporter
+from muster.scheduler.served import hub_informer, served
 
 logger = logging.getLogger(__name__)
 
@@ -105,28 +105,18 @@ class Scheduler:
     # -- watches -----------------------------------------------------------------------------------------------------
 
     async def _watch(self, tasks: asyncio.TaskGroup) -> None:
-        """Start the informers and return once all have listed."""
+        """Start the informers and return once all have listed. A server without groups schedules pods alone."""
         informers = []
         for resource in (NODES, POD_GROUPS, WORKLOADS, PODS):
-            if await self._is_served(resource):
-                informer = Informer(self._client, self._clock, resource)
-                informer.add_handler(partial(self._arrived, resource))
+            found = await served(self._client, self._clock, resource)
+            if found is not None:
+                informer = hub_informer(self._client, self._clock, found, partial(self._arrived, resource))
                 tasks.create_task(informer.run())
                 informers.append(informer)
+            if found is not None and resource == POD_GROUPS:
+                self._reporter.group_resource = found
         for informer in informers:
             await informer.synced.wait()
-
-    async def _is_served(self, resource: Resource) -> bool:
-        """Whether the server has the API at all; one without groups schedules pods alone."""
-        if not resource.group:
-            return True
-        while True:
-            try:
-                response = await self._client.transport.request("GET", resource.path(), query=(("limit", "1"),))
-            except TransportError:
-                await self._clock.sleep(RETRY_S, periodic=True)
-                continue
-            return response.status != 404
 
     def _arrived(self, resource: Resource, changes: list[Change]) -> None:
         self._changes.append((resource, changes))
