@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from muster.engine.arrays import AMOUNT_LIMIT, Ints
+from muster.engine.arrays import AMOUNT_LIMIT, Ints, zeros
 
 PODS = 0
 CPU = 1
@@ -51,5 +51,8 @@ class ResourceAxis:
 
 def widened(array: Ints, columns: int) -> Ints:
     """The [N, R] array with zero columns appended up to `columns`; the same array if it is that wide."""
-    missing = columns - array.shape[1]
-    return array if missing <= 0 else np.pad(array, ((0, 0), (0, missing)))
+    if array.shape[1] >= columns:
+        return array
+    wide = zeros(len(array), columns)
+    wide[:, : array.shape[1]] = array
+    return wide

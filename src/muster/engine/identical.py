@@ -3,7 +3,7 @@
 Let s_i(k) be the score of node i when it would receive its k-th pod and m_i(k) the running minimum of s_i(1..k). The
 sequential greedy (each pod to the best node, the first at a tie) picks the first n pairs (i, k) sorted by m_i(k)
 descending, i ascending, k ascending: once picked at a level, a node stays the best while its score does not fall below.
-It holds for any scores that depend on the node's own pods only (see docs/architecture). Normalised scores
+It holds for any scores that depend on the node's own pods only. Normalised scores
 depend on which nodes are feasible as well; they stay as they are until all nodes with the highest raw score are full,
 where the pass is cut and begun anew with the new scale.
 """
@@ -19,7 +19,7 @@ from muster.engine.arrays import Ints
 from muster.engine.profile import Profile
 from muster.engine.scoring import Scorer
 from muster.engine.shape import Shape
-from muster.engine.snapshot import Trial
+from muster.engine.snapshot import Snapshot, Trial
 
 _BLOCK = 16_384
 """About how many (node, k) pairs are scored in one go: their temporaries stay in the cache."""
@@ -34,28 +34,38 @@ class Pairs:
     levels: Ints
 
 
-def fill(profile: Profile, trial: Trial, shape: Shape, number: int) -> Ints:
-    """Places up to `number` pods of the shape into the trial; int64[N] pods each node received."""
-    received = np.zeros(len(trial), dtype=np.int64)
-    left = number
-    while left > 0:
-        counts = np.minimum(profile.count(shape, trial), left)
-        rows = np.flatnonzero(counts)
-        caps = counts[rows]
-        placing = min(left, int(caps.sum()))
-        if placing == 0:
-            break
-        scorer = Scorer(profile, shape, trial, rows)
-        pairs = best_pairs(scorer.score, rows, caps, placing)
-        chosen = _until_scale_changes(scorer, pairs, counts)
-        added = np.bincount(chosen, minlength=len(trial)).astype(np.int64)
-        touched = np.flatnonzero(added)
-        trial.place_many(shape.usage, touched, added[touched])
-        received += added
-        if len(chosen) == placing < left:
-            break
-        left -= len(chosen)
+def fill(profile: Profile, snapshot: Snapshot, shape: Shape, number: int) -> Ints:
+    """int64[N]: how many of `number` pods of the shape each node receives; as many are placed as fit."""
+    received, done = _one_scale(profile, snapshot, shape, number)
+    if done:
+        return received
+    with snapshot.trial() as trial:
+        put(trial, shape, received)
+        while not done:
+            added, done = _one_scale(profile, trial, shape, number - int(received.sum()))
+            put(trial, shape, added)
+            received += added
     return received
+
+
+def put(trial: Trial, shape: Shape, received: Ints) -> None:
+    """Places received[i] pods of the shape on each node."""
+    rows = np.flatnonzero(received)
+    trial.place_many(shape.usage, rows, received[rows])
+
+
+def _one_scale(profile: Profile, snapshot: Snapshot, shape: Shape, number: int) -> tuple[Ints, bool]:
+    """What each node receives while the normalised scores keep their scale, and whether that is all."""
+    counts = np.minimum(profile.count(shape, snapshot), number)
+    rows = np.flatnonzero(counts)
+    caps = counts[rows]
+    placing = min(number, int(caps.sum()))
+    if placing == 0:
+        return np.zeros(len(snapshot), dtype=np.int64), True
+    scorer = Scorer(profile, shape, snapshot, rows)
+    pairs = best_pairs(scorer.score, rows, caps, placing)
+    chosen = _until_scale_changes(scorer, pairs, counts)
+    return np.bincount(chosen, minlength=len(snapshot)).astype(np.int64), len(chosen) == placing
 
 
 def best_pairs(score: Callable[[Ints, Ints], Ints], rows: Ints, caps: Ints, number: int) -> Pairs:

@@ -9,7 +9,7 @@ import numpy as np
 
 from muster.engine.arrays import Ints
 from muster.engine.defaults import packing
-from muster.engine.identical import fill
+from muster.engine.identical import fill, put
 from muster.engine.model import Member
 from muster.engine.profile import Profile
 from muster.engine.shape import Shape
@@ -77,6 +77,8 @@ def most_placeable(profile: Profile, snapshot: Snapshot, demands: Sequence[Deman
     counts = [profile.count(demand.shape, snapshot) for demand in demands]
     room = [min(len(demand.places), int(count.sum())) for demand, count in zip(demands, counts, strict=True)]
     bound, proof = sum(room), _room_proof(demands, room)
+    if len(demands) == 1:
+        return bound, proof  # exact: no total can say more
     usable = np.logical_or.reduce([count > 0 for count in counts])
     free = np.where(usable[:, None], np.maximum(snapshot.free(), 0), 0).sum(axis=0)
     for resource, column in snapshot.axis.columns.items():
@@ -87,10 +89,14 @@ def most_placeable(profile: Profile, snapshot: Snapshot, demands: Sequence[Deman
 
 
 def _pass(profile: Profile, snapshot: Snapshot, order: Sequence[Demand]) -> Attempt:
+    if len(order) == 1:
+        return Attempt(tuple(assign(order[0], fill(profile, snapshot, order[0].shape, len(order[0].places)))))
     placed: list[tuple[int, int]] = []
     with snapshot.trial() as trial:
         for demand in order:
-            placed += assign(demand, fill(profile, trial, demand.shape, len(demand.places)))
+            received = fill(profile, trial, demand.shape, len(demand.places))
+            placed += assign(demand, received)
+            put(trial, demand.shape, received)
     return Attempt(tuple(sorted(placed)))
 
 

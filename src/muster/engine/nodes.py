@@ -12,7 +12,7 @@ from muster.api.codec import Object
 from muster.api.meta import name_of
 from muster.api.quantity import resource_units
 from muster.api.selectors import Operator, Requirement
-from muster.engine.arrays import AMOUNT_LIMIT, Bools, Ints, Ints32, frozen
+from muster.engine.arrays import AMOUNT_LIMIT, Bools, Ints, Ints32, frozen, zeros
 from muster.engine.axis import ResourceAxis
 from muster.engine.shape import normalised_image
 from muster.engine.tolerations import Taint, parse_taints
@@ -146,7 +146,7 @@ def carried(table: NodeTable, old: NodeTable) -> tuple[Ints, Ints]:
 
 
 def _allocatable(records: Sequence[NodeRecord], axis: ResourceAxis, old: NodeTable | None) -> Ints:
-    rows = np.zeros((len(records), len(axis)), dtype=np.int64)
+    rows = zeros(len(records), len(axis))
     known: dict[int, int] = {} if old is None else {id(record): row for row, record in enumerate(old.records)}
     sources = [known.get(id(record), -1) for record in records]
     if old is not None and known:

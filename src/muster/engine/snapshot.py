@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from muster.engine.arrays import Ints, frozen
+from muster.engine.arrays import Ints, frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
 from muster.engine.nodes import NodeRecord, NodeTable, build_table, carried
 from muster.engine.ports import PortTable
@@ -77,7 +77,8 @@ class Trial(Snapshot):
     __slots__ = ()
 
     def __init__(self, base: Snapshot) -> None:
-        super().__init__(base.table, base.requested.copy(), base.scored.copy(), base.ports.copy(), base.placed)
+        requested, scored = base.requested.copy(order="K"), base.scored.copy(order="K")
+        super().__init__(base.table, requested, scored, base.ports.copy(), base.placed)
         self.counts = dict(base.counts)
 
     def place(self, usage: Usage, row: int, count: int = 1) -> None:
@@ -120,8 +121,7 @@ def moved_usage(old: Snapshot, table: NodeTable) -> tuple[Ints, Ints, PortTable]
     Rows of nodes that both tables have are copied, rows of new nodes are summed from the pods that wait for them.
     """
     rows, old_rows = carried(table, old.table)
-    requested = np.zeros((len(table), len(table.axis)), dtype=np.int64)
-    scored = np.zeros((len(table), 2), dtype=np.int64)
+    requested, scored = zeros(len(table), len(table.axis)), zeros(len(table), 2)
     requested[rows] = widened(old.requested, len(table.axis))[old_rows]
     scored[rows] = old.scored[old_rows]
     ports = old.ports.moved(len(table), rows, old_rows)

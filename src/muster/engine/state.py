@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-import numpy as np
-
 from muster.api.codec import Object
 from muster.api.meta import name_of
-from muster.engine.arrays import Ints, frozen
+from muster.engine.arrays import frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
 from muster.engine.nodes import NodeRecord, build_table, parse_node
 from muster.engine.ports import PortTable
@@ -42,7 +40,7 @@ class ClusterState:
         self._interned: dict[Shape, Shape] = {}
         self._usages: dict[bytes, Usage] = {}
         table = build_table((), self._axis)
-        self._live = Snapshot(table, _zeros(0, len(self._axis)), _zeros(0, 2), PortTable(0), self._placed)
+        self._live = Snapshot(table, zeros(0, len(self._axis)), zeros(0, 2), PortTable(0), self._placed)
 
     # -- nodes
 
@@ -116,7 +114,7 @@ class ClusterState:
             self._rebuild()
         if self._last is None:
             live = self._live
-            requested, scored = live.requested.copy(), live.scored.copy()
+            requested, scored = live.requested.copy(order="K"), live.scored.copy(order="K")
             frozen(requested)
             frozen(scored)
             self._own.clear()
@@ -162,10 +160,6 @@ def _node_source(node: Object) -> tuple[object, ...]:
         status.get("allocatable"),
         status.get("images"),
     )
-
-
-def _zeros(rows: int, columns: int) -> Ints:
-    return np.zeros((rows, columns), dtype=np.int64)
 
 
 def _remember(cache: dict[K, V], key: K, value: V) -> V:
