@@ -1,16 +1,13 @@
-"""What is decided about a write beyond its own object: namespaces, priorities, finalizers of groups.
+"""What is decided about a write before anything of its kind is looked at.
 
-Source: upstream's admission plugins of the same names.
+Source: upstream's admission plugin NamespaceLifecycle. Rules of single kinds are in their strategies (`admit_…`).
 """
 
 from __future__ import annotations
 
-from muster.api.codec import Object
 from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, forbidden, not_found
 from muster.apiserver.resources import Served
-
-PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
 def namespace_lifecycle(ctx: Context, served: Served, namespace: str, name: str) -> None:
@@ -29,8 +26,3 @@ def namespace_lifecycle(ctx: Context, served: Served, namespace: str, name: str)
             }
         ]
         raise forbidden(of, name, why, causes)
-
-
-def admit_create(ctx: Context, served: Served, obj: Object) -> None:
-    """Complete or refuse a new object."""
-    served.strategy.admit_create(obj, ctx)

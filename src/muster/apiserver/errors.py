@@ -115,8 +115,10 @@ def unsupported_media_type(message: str) -> StatusError:
     return failure(415, "UnsupportedMediaType", message)
 
 
-def too_many_requests(message: str, causes: Objects | None = None) -> StatusError:
+def too_many_requests(message: str, causes: Objects | None = None, *, retry_after_s: int = 0) -> StatusError:
     details: Object = {"causes": causes} if causes else {}
+    if retry_after_s:
+        details["retryAfterSeconds"] = retry_after_s
     return failure(429, "TooManyRequests", message, details)
 
 

@@ -24,6 +24,11 @@ class ServerOptions:
     bookmark_interval_s: float = 60.0
 
     @property
+    def taints_new_nodes(self) -> bool:
+        """Whether a new node gets the not-ready taint."""
+        return self.emulate is not None if self.taint_new_nodes is None else self.taint_new_nodes
+
+    @property
     def is_lenient(self) -> bool:
         """Whether looser input than a real server's is accepted, with a warning."""
         return self.emulate is None

@@ -94,6 +94,8 @@ class ApiServer:
     def _dispatch(self, ctx: Context, request: ApiRequest, route: Route, served: Served) -> JSON:
         if route.subresource:
             return self._subresource(ctx, request, route, served)
+        if served.resource.kind == "Binding":
+            return self._bind(ctx, request, route)
         verbs, namespace, name = self._verbs, route.namespace, route.name
         if served.resource.namespaced and not namespace and (name or request.method not in ("GET", "HEAD")):
             raise method_not_allowed()
@@ -113,10 +115,21 @@ class ApiServer:
                 return verbs.patch(ctx, served, namespace, name, bodies.read_patch(request))
             case "DELETE", True:
                 return verbs.delete(ctx, served, namespace, name, bodies.read_delete_options(ctx, request))
-            case "DELETE", False:
+            case "DELETE", False if "deletecollection" in served.verbs:
                 options = bodies.read_delete_options(ctx, request)
                 return verbs.delete_collection(ctx, served, namespace, request, options)
         raise method_not_allowed()
+
+    def _bind(self, ctx: Context, request: ApiRequest, route: Route) -> Object:
+        """POST to the collection of bindings: the old way to bind a pod."""
+        if request.method != "POST" or route.name:
+            raise method_not_allowed()
+        pods = self.resources.find("", "v1", "pods")
+        assert pods is not None
+        name = bodies.read_any(request, "Binding")["metadata"].get("name", "")
+        handler = handler_of(pods, "binding")
+        assert handler is not None
+        return handler(Call(ctx, self._verbs, pods, route.namespace, name, request))
 
     def _subresource(self, ctx: Context, request: ApiRequest, route: Route, served: Served) -> Object:
         handler = handler_of(served, route.subresource)

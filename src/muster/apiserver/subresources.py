@@ -13,7 +13,8 @@ from muster.api.codec import Object, copy_object
 from muster.apiserver import bodies, errors
 from muster.apiserver.context import Context
 from muster.apiserver.patching import patched
-from muster.apiserver.registry import binding, eviction
+from muster.apiserver.registry import binding, budgets
+from muster.apiserver.registry.poddefaults import default_container
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Served
 from muster.apiserver.verbs import Verbs, resource_name, shown_as
@@ -75,9 +76,12 @@ def evict(call: Call) -> Object:
         raise errors.method_not_allowed()
     body = bodies.read_any(call.request, "Eviction")
     stored = call.stored()
-    options = eviction.delete_options(body, call.ctx)
-    eviction.check(stored, call.ctx, call.verbs.store)
-    if not call.ctx.dry_run and (noted := eviction.noted(stored, call.ctx)) is not None:
+    options = budgets.eviction_options(body, call.ctx)
+    budget = budgets.spend(stored, call.ctx)
+    if budget is not None and not call.ctx.dry_run:
+        meta = budget["metadata"]
+        call.verbs.store.put(f"/poddisruptionbudgets/{meta['namespace']}/{meta['name']}", budget)
+    if not call.ctx.dry_run and (noted := budgets.noted(stored, call.ctx)) is not None:
         call.verbs.commit(call.ctx, call.served, stored, noted)
     call.verbs.delete(call.ctx, call.served, call.namespace, call.name, options)
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -96,6 +100,23 @@ def finalize(call: Call) -> Object:
         new["spec"]["finalizers"] = finalizers
     else:
         new["spec"].pop("finalizers", None)
+    return call.verbs.commit(call.ctx, call.served, stored, new)
+
+
+def ephemeral_containers(call: Call) -> Object:
+    """GET, PUT and PATCH of a pod of which only the ephemeral containers may change."""
+    stored = call.stored()
+    if call.request.method in ("GET", "HEAD"):
+        return stored
+    asked = _written(call, stored)
+    call.verbs.check_preconditions(call.served, asked["metadata"], stored)
+    containers = (asked.get("spec") or {}).get("ephemeralContainers") or []
+    for container in containers:
+        default_container(container, on_host=False)
+    if containers == (stored["spec"].get("ephemeralContainers") or []):
+        return stored
+    meta = {**stored["metadata"], "generation": stored["metadata"].get("generation", 0) + 1}
+    new = {**stored, "metadata": meta, "spec": {**stored["spec"], "ephemeralContainers": containers}}
     return call.verbs.commit(call.ctx, call.served, stored, new)
 
 
@@ -138,6 +159,7 @@ _HANDLERS: dict[str, Handler] = {
     "status": status,
     "binding": bind,
     "eviction": evict,
+    "ephemeralcontainers": ephemeral_containers,
     "finalize": finalize,
     "scale": scale,
 }

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from muster.api.codec import Object
 from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, forbidden
-from muster.apiserver.fields import FieldError, label_problems
+from muster.apiserver.fields import FieldError, invalid_value, label_problems
 from muster.apiserver.registry.strategy import Strategy
 
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
-NOT_READY_TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
 class NamespaceStrategy(Strategy):
@@ -65,38 +64,6 @@ class NamespaceStrategy(Strategy):
         return bool((obj.get("spec") or {}).get("finalizers"))
 
 
-class NodeStrategy(Strategy):
-    """A node keeps the status that it is created with."""
-
-    has_status = False
-    selectable_names = frozenset(("spec.unschedulable",))
-
-    def default(self, obj: Object, ctx: Context) -> None:
-        status = obj.get("status")
-        if status and status.get("capacity") and not status.get("allocatable"):
-            status["allocatable"] = dict(status["capacity"])
-
-    def prepare_create(self, obj: Object, ctx: Context) -> None:
-        wanted = ctx.options.taint_new_nodes
-        if wanted if wanted is not None else not ctx.options.is_lenient:
-            spec = obj.setdefault("spec", {})
-            taints = spec.get("taints") or []
-            if not any(taint.get("key") == NOT_READY_TAINT["key"] for taint in taints):
-                spec["taints"] = [*taints, dict(NOT_READY_TAINT)]
-
-    def prepare_update(self, new: Object, old: Object, ctx: Context) -> None:
-        if "status" in old:
-            new["status"] = old["status"]
-        else:
-            new.pop("status", None)
-
-    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
-        return []
-
-    def selectable(self, obj: Object) -> Mapping[str, str]:
-        return {"spec.unschedulable": "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
-
-
 _EVENT_FIELDS = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
 
@@ -125,6 +92,16 @@ class LeaseStrategy(Strategy):
 
     creates_on_update = True
 
+    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
+        spec = obj.get("spec") or {}
+        errors: list[FieldError] = []
+        for field in ("leaseDurationSeconds", "leaseTransitions"):
+            value, least = spec.get(field), 1 if field == "leaseDurationSeconds" else 0
+            if value is not None and value < least:
+                why = "must be greater than 0" if least else "must be greater than or equal to 0"
+                errors.append(invalid_value(f"spec.{field}", value, why))
+        return errors
+
 
 class ServiceStrategy(Strategy):
     """Services are only stored."""
@@ -143,10 +120,3 @@ class StatusStrategy(Strategy):
     """A stored kind with a status sub-resource."""
 
     has_status = True
-
-
-class ScalableStrategy(Strategy):
-    """A stored kind with a status sub-resource and a generation."""
-
-    has_status = True
-    counts_generation = True

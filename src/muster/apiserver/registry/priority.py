@@ -8,10 +8,15 @@ from __future__ import annotations
 from muster.api.codec import Object
 from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, forbidden
-from muster.apiserver.fields import FieldError
+from muster.apiserver.fields import FieldError, forbidden_field, invalid_value, not_supported
 from muster.apiserver.registry.strategy import Strategy
 
 PODS = Qualified("", "pods")
+
+
+HIGHEST_USER_PRIORITY = 1_000_000_000
+POLICIES = ("PreemptLowerPriority", "Never")
+SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 class PriorityClassStrategy(Strategy):
@@ -20,11 +25,36 @@ class PriorityClassStrategy(Strategy):
     counts_generation = True
 
     def default(self, obj: Object, ctx: Context) -> None:
-        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        if not obj.get("preemptionPolicy"):
+            obj["preemptionPolicy"] = "PreemptLowerPriority"
         obj.setdefault("value", 0)
 
     def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
-        return []
+        errors: list[FieldError] = []
+        name, value = obj["metadata"].get("name") or "", obj["value"]
+        if name.startswith("system-"):
+            if SYSTEM_CLASSES.get(name) != value:
+                problem = (
+                    f"{name} is not a known system priority class"
+                    if name not in SYSTEM_CLASSES
+                    else f"value of {name} PriorityClass must be {SYSTEM_CLASSES[name]}"
+                )
+                why = f"priority class names with 'system-' prefix are reserved for system use only. error: {problem}"
+                errors.append(forbidden_field("metadata.name", why))
+        elif value > HIGHEST_USER_PRIORITY:
+            why = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
+            errors.append(forbidden_field("value", why))
+        if obj["preemptionPolicy"] not in POLICIES:
+            errors.append(not_supported("preemptionPolicy", obj["preemptionPolicy"], POLICIES))
+        return errors
+
+    def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
+        errors: list[FieldError] = []
+        if new["value"] != old["value"]:
+            errors.append(forbidden_field("value", "may not be changed in an update."))
+        if new["preemptionPolicy"] != old["preemptionPolicy"]:
+            errors.append(invalid_value("preemptionPolicy", new["preemptionPolicy"], "field is immutable"))
+        return errors
 
 
 def global_default(ctx: Context) -> Object | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from muster.api.resource import Resource
 from muster.api.versions import HUB, from_hub, to_hub
 from muster.apiserver.options import ServerOptions
-from muster.apiserver.registry import core
+from muster.apiserver.registry import apps, core, devices
+from muster.apiserver.registry.budgets import BudgetStrategy
 from muster.apiserver.registry.jobs import JobStrategy
+from muster.apiserver.registry.nodes import NodeStrategy
 from muster.apiserver.registry.pods import PodStrategy
 from muster.apiserver.registry.priority import PriorityClassStrategy
 from muster.apiserver.registry.scheduling import CompositePodGroupStrategy, PodGroupStrategy
@@ -53,10 +55,12 @@ def _served(
 def _core() -> list[Served]:
     stored = Strategy()
     binding = Subresource("binding", "Binding", ("create",))
+    ephemeral = Subresource("ephemeralcontainers", "Pod")
     eviction = Subresource("eviction", "Eviction", ("create",), "policy", "v1")
     finalize = Subresource("finalize", "Namespace", ("update",))
     namespace_verbs = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
     return [
+        _served("", "v1", "bindings", "Binding", stored, verbs=("create",)),
         _served("", "v1", "configmaps", "ConfigMap", stored, short="cm"),
         _served("", "v1", "endpoints", "Endpoints", stored, short="ep"),
         _served("", "v1", "events", "Event", core.EventStrategy(), short="ev"),
@@ -72,7 +76,7 @@ def _core() -> list[Served]:
             status=True,
             verbs=namespace_verbs,
         ),
-        _served("", "v1", "nodes", "Node", core.NodeStrategy(), namespaced=False, short="no", status=True),
+        _served("", "v1", "nodes", "Node", NodeStrategy(), namespaced=False, short="no", status=True),
         _served(
             "",
             "v1",
@@ -100,7 +104,7 @@ def _core() -> list[Served]:
             PodStrategy(),
             short="po",
             categories="all",
-            subresources=(binding, eviction),
+            subresources=(binding, ephemeral, eviction),
             status=True,
         ),
         _served(
@@ -108,7 +112,7 @@ def _core() -> list[Served]:
             "v1",
             "replicationcontrollers",
             "ReplicationController",
-            core.ScalableStrategy(),
+            apps.ReplicationControllerStrategy(),
             short="rc",
             categories="all",
             subresources=(_SCALE,),
@@ -122,41 +126,43 @@ def _core() -> list[Served]:
 
 def _apps() -> list[Served]:
     entries = (
-        ("deployments", "Deployment", "deploy"),
-        ("replicasets", "ReplicaSet", "rs"),
-        ("statefulsets", "StatefulSet", "sts"),
+        ("daemonsets", "DaemonSet", "ds", apps.DaemonSetStrategy(), ()),
+        ("deployments", "Deployment", "deploy", apps.DeploymentStrategy(), (_SCALE,)),
+        ("replicasets", "ReplicaSet", "rs", apps.ReplicaSetStrategy(), (_SCALE,)),
+        ("statefulsets", "StatefulSet", "sts", apps.StatefulSetStrategy(), (_SCALE,)),
     )
-    scalable = core.ScalableStrategy()
+    return [
+        _served("apps", "v1", plural, kind, strategy, short=short, categories="all", subresources=subs, status=True)
+        for plural, kind, short, strategy, subs in entries
+    ]
+
+
+def _batch() -> list[Served]:
     return [
         _served(
-            "apps", "v1", plural, kind, scalable, short=short, categories="all", subresources=(_SCALE,), status=True
-        )
-        for plural, kind, short in entries
-    ] + [_served("apps", "v1", "daemonsets", "DaemonSet", scalable, short="ds", categories="all", status=True)]
+            "batch", "v1", "cronjobs", "CronJob", apps.CronJobStrategy(), short="cj", categories="all", status=True
+        ),
+        _served("batch", "v1", "jobs", "Job", JobStrategy(), categories="all", status=True),
+    ]
+
+
+def _resource() -> list[Served]:
+    group, counted = "resource.k8s.io", devices.CountedStrategy()
+    return [
+        _served(group, "v1", "deviceclasses", "DeviceClass", counted, namespaced=False),
+        _served(group, "v1", "resourceclaims", "ResourceClaim", devices.ClaimStrategy(), status=True),
+        _served(group, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", devices.ClaimTemplateStrategy()),
+        _served(group, "v1", "resourceslices", "ResourceSlice", counted, namespaced=False),
+    ]
 
 
 def _others() -> list[Served]:
-    stored, with_status = Strategy(), core.StatusStrategy()
+    stored = Strategy()
+    budget = BudgetStrategy()
     return [
-        _served(
-            "batch", "v1", "cronjobs", "CronJob", core.ScalableStrategy(), short="cj", categories="all", status=True
-        ),
-        _served("batch", "v1", "jobs", "Job", JobStrategy(), categories="all", status=True),
         _served("coordination.k8s.io", "v1", "leases", "Lease", core.LeaseStrategy()),
         _served("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", stored),
-        _served(
-            "policy",
-            "v1",
-            "poddisruptionbudgets",
-            "PodDisruptionBudget",
-            core.ScalableStrategy(),
-            short="pdb",
-            status=True,
-        ),
-        _served("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", stored, namespaced=False),
-        _served("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", with_status, status=True),
-        _served("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", stored),
-        _served("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", stored, namespaced=False),
+        _served("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", budget, short="pdb", status=True),
         _served("storage.k8s.io", "v1", "storageclasses", "StorageClass", stored, namespaced=False, short="sc"),
     ]
 
@@ -206,4 +212,4 @@ def _conversion(version: str) -> Conversion | None:
 
 def resource_table(options: ServerOptions) -> ResourceTable:
     """The table that a server with these options serves."""
-    return ResourceTable((*_core(), *_apps(), *_others(), *_scheduling(options)))
+    return ResourceTable((*_core(), *_apps(), *_batch(), *_resource(), *_others(), *_scheduling(options)))

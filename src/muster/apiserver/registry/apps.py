@@ -1,0 +1,194 @@
+"""Deployments, ReplicaSets, StatefulSets, DaemonSets and CronJobs: stored with their defaults and basic checks.
+
+Sources: upstream `pkg/apis/apps/v1/defaults.go`, `pkg/apis/batch/v1/defaults.go`, recordings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, TypeAlias
+
+from muster.api.codec import JSON, Object, copy
+from muster.apiserver.context import Context
+from muster.apiserver.fields import FieldError, invalid_value, not_supported, required
+from muster.apiserver.registry.poddefaults import default_pod_spec
+from muster.apiserver.registry.podspec import validate_pod_spec
+from muster.apiserver.registry.strategy import Strategy
+
+_ROLLING = "RollingUpdate"
+
+Values: TypeAlias = Mapping[str, JSON]
+
+
+class PodControllerStrategy(Strategy):
+    """What the kinds with a selector and a pod template share. `defaults`: fields of the spec and their values."""
+
+    has_status = True
+    counts_generation = True
+    defaults: ClassVar[Values] = {}
+    status: ClassVar[Values] = {}
+
+    def default(self, obj: Object, ctx: Context) -> None:
+        spec = obj.get("spec")
+        if spec is None:
+            spec = obj["spec"] = {}
+        for field, value in self.defaults.items():
+            if spec.get(field) is None:
+                spec[field] = copy(value)
+        template = spec.get("template")
+        if template is None:
+            template = spec["template"] = {}
+        if template.get("spec") is None:
+            template["spec"] = {}
+        default_pod_spec(template["spec"])
+
+    def prepare_create(self, obj: Object, ctx: Context) -> None:
+        obj["status"] = dict(self.status)
+
+    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
+        spec = obj["spec"]
+        errors: list[FieldError] = []
+        selector = spec.get("selector")
+        labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+        if (spec.get("replicas") or 0) < 0:
+            errors.append(invalid_value("spec.replicas", spec["replicas"], "must be greater than or equal to 0"))
+        if selector is None:
+            errors.append(required("spec.selector"))
+        elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            errors.append(invalid_value("spec.selector", selector, "empty selector is invalid for " + self.noun))
+        elif any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+            why = "`selector` does not match template `labels`"
+            errors.append(invalid_value("spec.template.metadata.labels", labels, why))
+        errors += validate_pod_spec(spec["template"]["spec"], "spec.template.spec")
+        policy = spec["template"]["spec"].get("restartPolicy")
+        if policy in ("OnFailure", "Never"):
+            errors.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
+        return errors
+
+    def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
+        if new["spec"] == old["spec"]:
+            return []
+        errors = self.validate(new, ctx)
+        selector = new["spec"].get("selector")
+        if selector != old["spec"].get("selector"):
+            errors.append(invalid_value("spec.selector", selector, "field is immutable"))
+        return errors
+
+    noun: ClassVar[str] = "deployment"
+
+
+class DeploymentStrategy(PodControllerStrategy):
+    """apps/v1 Deployment."""
+
+    defaults: ClassVar[Values] = {
+        "replicas": 1,
+        "strategy": {"type": _ROLLING, "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
+        "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600,
+    }
+
+
+class ReplicaSetStrategy(PodControllerStrategy):
+    """apps/v1 ReplicaSet."""
+
+    defaults: ClassVar[Values] = {"replicas": 1}
+    status: ClassVar[Values] = {"replicas": 0}
+
+    def default(self, obj: Object, ctx: Context) -> None:
+        super().default(obj, ctx)
+        labels = (obj["spec"]["template"].get("metadata") or {}).get("labels")
+        if labels and not obj["metadata"].get("labels") and obj["spec"].get("selector") is None:
+            obj["metadata"]["labels"] = dict(labels)
+
+
+class StatefulSetStrategy(PodControllerStrategy):
+    """apps/v1 StatefulSet."""
+
+    noun = "statefulset"
+    defaults: ClassVar[Values] = {
+        "replicas": 1,
+        "podManagementPolicy": "OrderedReady",
+        "updateStrategy": {"type": _ROLLING, "rollingUpdate": {"partition": 0}},
+        "revisionHistoryLimit": 10,
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+    }
+    status: ClassVar[Values] = {"replicas": 0, "availableReplicas": 0}
+
+
+class DaemonSetStrategy(PodControllerStrategy):
+    """apps/v1 DaemonSet."""
+
+    noun = "daemonset"
+    defaults: ClassVar[Values] = {
+        "updateStrategy": {"type": _ROLLING, "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
+        "revisionHistoryLimit": 10,
+    }
+    status: ClassVar[Values] = {
+        "currentNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberReady": 0,
+    }
+
+    def prepare_create(self, obj: Object, ctx: Context) -> None:
+        super().prepare_create(obj, ctx)
+        annotations = obj["metadata"].get("annotations") or {}
+        obj["metadata"]["annotations"] = {**annotations, "deprecated.daemonset.template.generation": "1"}
+
+
+class ReplicationControllerStrategy(Strategy):
+    """v1 ReplicationController; its selector is a plain map."""
+
+    has_status = True
+    counts_generation = True
+    garbage_policy = "orphan"
+
+    def default(self, obj: Object, ctx: Context) -> None:
+        spec = obj.setdefault("spec", {})
+        if spec.get("replicas") is None:
+            spec["replicas"] = 1
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+        if labels:
+            spec.setdefault("selector", dict(labels))
+            if not obj["metadata"].get("labels"):
+                obj["metadata"]["labels"] = dict(labels)
+        if (spec.get("template") or {}).get("spec"):
+            default_pod_spec(spec["template"]["spec"])
+
+    def prepare_create(self, obj: Object, ctx: Context) -> None:
+        obj["status"] = {"replicas": 0}
+
+
+class CronJobStrategy(Strategy):
+    """batch/v1 CronJob."""
+
+    has_status = True
+    counts_generation = True
+
+    def default(self, obj: Object, ctx: Context) -> None:
+        spec = obj.setdefault("spec", {})
+        defaults = (
+            ("concurrencyPolicy", "Allow"),
+            ("suspend", False),
+            ("successfulJobsHistoryLimit", 3),
+            ("failedJobsHistoryLimit", 1),
+        )
+        for field, value in defaults:
+            if spec.get(field) is None:
+                spec[field] = value
+        template = (spec.get("jobTemplate") or {}).get("spec", {}).get("template") or {}
+        if template.get("spec"):
+            default_pod_spec(template["spec"])
+
+    def prepare_create(self, obj: Object, ctx: Context) -> None:
+        obj["status"] = {}
+
+    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
+        schedule = obj["spec"].get("schedule") or ""
+        if not schedule:
+            return [required("spec.schedule")]
+        fields = schedule.split()
+        if len(fields) != 5 and not schedule.startswith("@"):
+            why = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+            return [invalid_value("spec.schedule", schedule, why)]
+        return []
