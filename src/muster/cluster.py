@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, TypeVar
 from muster.api.codec import Object, Objects, copy_object
 from muster.api.groups import GroupRef, GroupTerms
 from muster.api.manifests import Manifest, ManifestError, creation_order, load, parse, resource_of
-from muster.api.meta import controller_of, key_of, name_of, namespace_of
+from muster.api.meta import key_of, name_of, namespace_of
 from muster.api.resource import NAMESPACES, NODES, POD_GROUPS, PODS, WORKLOADS, Resource
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.server import ApiServer
@@ -25,6 +25,10 @@ from muster.client.client import object_of
 from muster.client.informer import Change
 from muster.client.transport import ApiError
 from muster.clock import SIMULATION_EPOCH_S
+from muster.controllers.action import Create
+from muster.controllers.job_creation import new_pod, wanted_active
+from muster.controllers.job_groups import GroupApi, plan_group
+from muster.controllers.job_spec import JobSpec
 from muster.engine.decide import DEFAULT_BUDGET, decide
 from muster.engine.explain import explain
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed
@@ -39,7 +43,9 @@ Source: TypeAlias = str | Path | Sequence[Object]
 
 State: TypeAlias = Literal["Placed", "Infeasible", "Undecided"]
 
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+JOB_GROUPS = GroupApi("1.36")
+"""Which Jobs are gangs: Indexed ones that run all their pods at once."""
+
 OURS = "muster"
 """The schedulerName of all pods here: whoever would place them, the question is what we would do."""
 
@@ -118,7 +124,7 @@ class Cluster:
         assumed: list[str] = []
         try:
             if not pods:
-                raise manifests[0].error("there is no pod to schedule in it")
+                raise ManifestError(manifests[0].file if manifests else "<objects>", 0, "there is no pod to schedule")
             answers = [self._decide(entity, budget_s, assumed) for entity in self._entities(pods)]
             standing = {key: node for key in pods if (node := self._objects.cache.pods[key].node)}
         finally:
@@ -216,8 +222,7 @@ class _Objects:
         try:
             for manifest in creation_order(manifests):
                 obj = self._create(manifest, manifest.object, created)
-                expanded = expand(obj) if obj["kind"] == "Job" else []
-                made = [obj, *(self._create(manifest, each, created) for each in expanded)]
+                made = self._expand(manifest, obj, created) if obj["kind"] == "Job" else [obj]
                 pods += [key_of(each) for each in made if each["kind"] == "Pod" and key_of(each) in self.cache.pods]
         except ManifestError:
             self.remove(created)
@@ -235,6 +240,22 @@ class _Objects:
         bound["spec"]["nodeName"] = node
         self._store.put(f"/{PODS.plural}/{key_of(pod)}", bound)
         self._tell(PODS, Change("MODIFIED", pod, bound))
+
+    def _expand(self, manifest: Manifest, job: Object, created: list[tuple[Resource, str]]) -> Objects:
+        """The pods that a Job stands for, and its group before them, by the Job controller's own rules."""
+        spec = JobSpec.of(job)
+        if job["spec"].get("suspend"):
+            return []
+        workloads: Objects = []
+        groups: Objects = []
+        plan = plan_group(job, spec, (), workloads, groups, JOB_GROUPS)
+        while not plan.is_ready:
+            for action in plan.actions:
+                assert isinstance(action, Create), "a group is made of new objects"
+                made = self._create(manifest, action.object, created)
+                (workloads if made["kind"] == WORKLOADS.kind else groups).append(made)
+            plan = plan_group(job, spec, (), workloads, groups, JOB_GROUPS)
+        return [self._create(manifest, pod, created) for pod in _job_pods(job, spec, plan.group)]
 
     def _create(self, manifest: Manifest, obj: Object, created: list[tuple[Resource, str]]) -> Object:
         """Create one object, with its namespace; the stored object, which may have been there before."""
@@ -298,55 +319,15 @@ def read(source: Source) -> list[Manifest]:
     return [Manifest("<objects>", number, obj) for number, obj in enumerate(source, start=1)]
 
 
-def expand(job: Object) -> Objects:
-    """The objects that a Job stands for: its pods `<job>-<index>`, and before them the PodGroup if it is a gang.
-
-    A Job is a gang by the rules of 1.36 (workload-api.md 5.1). A suspended Job stands for nothing.
-    """
-    spec = job["spec"]
-    if spec.get("suspend"):
-        return []
-    count = int(spec.get("parallelism", 1))
-    if spec.get("completions") is not None:
-        count = min(count, int(spec["completions"]))
-    is_gang = _is_gang(job)
-    pods = [_job_pod(job, index, is_gang) for index in range(count)]
-    return [_job_group(job), *pods] if is_gang else pods
-
-
-def _is_gang(job: Object) -> bool:
-    spec = job["spec"]
-    parallelism = int(spec.get("parallelism", 1))
-    return (
-        parallelism > 1
-        and spec.get("completionMode") == "Indexed"
-        and spec.get("completions") == parallelism
-        and not spec["template"]["spec"].get("schedulingGroup")
-        and controller_of(job) is None
-    )
-
-
-def _job_group(job: Object) -> Object:
-    return {
-        "apiVersion": POD_GROUPS.api_version,
-        "kind": POD_GROUPS.kind,
-        "metadata": {"name": name_of(job), "namespace": namespace_of(job)},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": int(job["spec"]["parallelism"])}}},
-    }
-
-
-def _job_pod(job: Object, index: int, is_gang: bool) -> Object:
-    template = job["spec"]["template"]
-    given = template.get("metadata") or {}
-    labels, annotations = dict(given.get("labels") or {}), dict(given.get("annotations") or {})
-    if job["spec"].get("completionMode") == "Indexed":
-        labels[COMPLETION_INDEX] = annotations[COMPLETION_INDEX] = str(index)
-    spec = copy_object(template["spec"])
-    if is_gang:
-        spec["schedulingGroup"] = {"podGroupName": name_of(job)}
-    name, namespace = f"{name_of(job)}-{index}", namespace_of(job)
-    metadata = {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+def _job_pods(job: Object, spec: JobSpec, group: str | None) -> Objects:
+    """The pods that a Job that has not started wants, named `<job>-<index>`."""
+    pods = []
+    for index in range(wanted_active(spec, 0, 0)):
+        pod = new_pod(job, spec, index if spec.is_indexed else None, None, group)
+        pod["metadata"]["name"] = f"{name_of(job)}-{index}"
+        del pod["metadata"]["generateName"]
+        pods.append(pod)
+    return pods
 
 
 def _prepared(obj: Object) -> Object:

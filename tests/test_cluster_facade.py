@@ -1,0 +1,163 @@
+"""`muster.Cluster`: decisions without a server, on a cluster that only `apply` changes."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from muster import Cluster
+from muster.api.codec import Object, Objects
+from muster.api.manifests import ManifestError
+from muster.testing import make_group, make_job, make_node, make_pod
+
+
+def gang(name: str = "train", workers: int = 4) -> Object:
+    """An Indexed Job of workers with one GPU each."""
+    return make_job(name, parallelism=workers, indexed=True, pod=make_pod(gpu=1))
+
+
+def gpu_nodes(count: int, gpus: int = 2) -> Objects:
+    return [make_node(f"node-{index}", gpu=gpus) for index in range(count)]
+
+
+def test_import_of_the_package_loads_no_numpy() -> None:
+    code = "import sys, muster; assert 'numpy' not in sys.modules; from muster import Cluster; print(Cluster.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "Cluster\n"
+
+
+def test_gang_job_is_placed_as_a_whole_with_names_by_index() -> None:
+    result = Cluster.load(gpu_nodes(2)).schedule([gang()])
+    assert result.state == "Placed"
+    assert result.assignments == {
+        "default/train-0": "node-0",
+        "default/train-1": "node-0",
+        "default/train-2": "node-1",
+        "default/train-3": "node-1",
+    }
+
+
+def test_gang_that_does_not_fit_is_infeasible_with_verified_changes() -> None:
+    result = Cluster.load(gpu_nodes(2)).schedule([gang(workers=6)])
+    assert result.state == "Infeasible"
+    assert result.assignments == {}
+    kinds = {change["kind"]: change for change in result.explanation["changes"]}
+    assert kinds["addNodes"]["nodes"] == 1
+    assert kinds["lowerMinCount"]["to"] == 4
+    assert all(change["verified"] for change in kinds.values())
+
+
+def test_job_that_is_no_gang_is_placed_as_far_as_it_fits() -> None:
+    job = make_job("single", parallelism=6, pod=make_pod(gpu=1))
+    result = Cluster.load(gpu_nodes(2)).schedule([job])
+    assert result.state == "Infeasible"
+    assert sorted(result.assignments) == [f"default/single-{index}" for index in range(4)]
+
+
+def test_schedule_changes_nothing_and_apply_does() -> None:
+    cluster = Cluster.load(gpu_nodes(2))
+    first = cluster.schedule([gang()])
+    assert cluster.schedule([gang("other")]).state == "Placed"
+    assert cluster.assignments == {}
+    cluster.apply(first)
+    assert cluster.assignments == first.assignments
+    assert cluster.schedule([gang("other")]).state == "Infeasible"
+    assert cluster.schedule([gang()]).assignments == first.assignments
+
+
+def test_groups_are_decided_in_queue_order_each_with_those_before_it_in_place() -> None:
+    urgent: Object = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "urgent"},
+        "value": 1000,
+    }
+    late = make_pod("late", gpu=2, spec={"priorityClassName": "urgent"})
+    result = Cluster.load(gpu_nodes(1)).schedule([urgent, make_pod("early", gpu=1), late])
+    assert result.state == "Infeasible"
+    assert result.assignments == {"default/late": "node-0"}
+
+
+@pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
+def test_group_made_by_hand_counts_members_that_run_already(version: str) -> None:
+    group = make_group("duo", min_count=2, version=version)
+    running = make_pod("one", gpu=1, group="duo", node="node-0")
+    cluster = Cluster.load([*gpu_nodes(1), group, running])
+    result = cluster.schedule([make_pod("two", gpu=1, group="duo")])
+    assert result.state == "Placed"
+    assert result.assignments == {"default/two": "node-0"}
+
+
+@pytest.mark.parametrize(
+    ("objects", "want"),
+    [
+        ([make_pod("a", group="missing")], "waiting for PodGroup default/missing, which does not exist"),
+        ([make_group("pair", min_count=2), make_pod("a", group="pair")], "1 of 2 members exist"),
+    ],
+    ids=["no group", "too few members"],
+)
+def test_group_that_cannot_be_tried_says_what_it_waits_for(objects: Objects, want: str) -> None:
+    result = Cluster.load(gpu_nodes(1)).schedule(objects)
+    assert result.state == "Infeasible"
+    assert want in result.explanation["summary"]
+
+
+def test_topology_constraint_is_undecided_until_it_is_supported() -> None:
+    constraint = {"topology": [{"key": "topology.kubernetes.io/rack"}]}
+    group = make_group("racked", min_count=1, schedulingConstraints=constraint)
+    result = Cluster.load(gpu_nodes(1)).schedule([group, make_pod("a", group="racked")])
+    assert result.state == "Undecided"
+    assert "topology" in result.explanation["summary"]
+
+
+def test_text_path_and_objects_say_the_same(tmp_path: Path) -> None:
+    text = yaml.safe_dump_all(gpu_nodes(2))
+    file = tmp_path / "nodes.yaml"
+    file.write_text(text)
+    results = [Cluster.load(source).schedule([gang()]) for source in (text, file, str(file), gpu_nodes(2))]
+    assert len({str(result.assignments) for result in results}) == 1
+
+
+def test_pods_that_ended_take_no_room() -> None:
+    ended = make_pod("old", gpu=2, node="node-0")
+    ended["status"] = {"phase": "Succeeded"}
+    assert Cluster.load([*gpu_nodes(1), ended]).schedule([gang(workers=2)]).state == "Placed"
+
+
+def test_objects_given_are_not_changed() -> None:
+    objects = [*gpu_nodes(1), gang(workers=2)]
+    before = str(objects)
+    Cluster.load(objects[:1]).schedule(objects[1:])
+    assert str(objects) == before
+
+
+def test_a_refused_object_leaves_the_cluster_as_it_was() -> None:
+    cluster = Cluster.load(gpu_nodes(2))
+    with pytest.raises(ManifestError, match=r"minCount"):
+        cluster.schedule([gang(), make_group("bad", min_count=0)])
+    assert repr(cluster) == "<Cluster: 2 nodes, 0 pods placed, 0 waiting>"
+    assert cluster.schedule([gang()]).state == "Placed"
+
+
+@pytest.mark.parametrize("source", [[], [make_node("more")]], ids=["nothing", "only nodes"])
+def test_nothing_to_schedule_is_an_error(source: Objects) -> None:
+    with pytest.raises(ManifestError, match="there is no"):
+        Cluster.load(gpu_nodes(1)).schedule(source)
+
+
+def test_result_of_another_cluster_is_refused() -> None:
+    result = Cluster.load(gpu_nodes(2)).schedule([gang()])
+    with pytest.raises(ManifestError, match="which this cluster does not have"):
+        Cluster.load(gpu_nodes(1)).apply(result)
+
+
+def test_works_where_an_event_loop_runs_already_as_in_a_notebook() -> None:
+    async def cell() -> str:
+        return Cluster.load(gpu_nodes(2)).schedule([gang()]).state
+
+    assert asyncio.run(cell()) == "Placed"
