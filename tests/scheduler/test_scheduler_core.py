@@ -136,6 +136,15 @@ def test_a_disrupted_or_deleted_pending_pod_is_not_placed() -> None:
     assert work(core) == {}
 
 
+def test_a_pod_that_cannot_be_read_fails_alone() -> None:
+    core = core_with(make_node())
+    core.cache.apply_pods(added(make_pod("bad", cpu="much"), make_pod("good", cpu="1")))
+    core.settle(0.0)
+    verdicts = core.decide(0.0)
+    assert [each.rejection.reason if each.rejection else "" for each in verdicts] == ["SchedulerError", ""]
+    assert core.queue.next_retry_s() is None
+
+
 def test_a_node_event_that_does_not_help_makes_the_pod_wait_for_what_else_is_missing() -> None:
     taint = {"key": "k", "effect": "NoSchedule"}
     tainted = make_node(cpu="1", taints=[taint])

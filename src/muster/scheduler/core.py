@@ -13,7 +13,19 @@ from muster.engine.decide import decide
 from muster.engine.model import Decision, Member
 from muster.scheduler.cache import Effects, Members, PodRecord, SchedulerCache
 from muster.scheduler.changes import is_leaving
-from muster.scheduler.cycle import Ask, Signature, Verdict, failure, is_final, refusal, request_of, runs, verdicts
+from muster.scheduler.cycle import (
+    SCHEDULER_ERROR,
+    Ask,
+    Rejection,
+    Signature,
+    Verdict,
+    failure,
+    is_final,
+    refusal,
+    request_of,
+    runs,
+    verdicts,
+)
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import GroupFacts, Hold, hold_of_group, is_gated
 from muster.scheduler.queue import SchedulingQueue
@@ -58,8 +70,8 @@ class SchedulerCore:
 
     def decide(self, now: float) -> list[Verdict]:
         """Try the entities that are next; placements are assumed, everything else is back in the queue."""
-        asks = self._next_asks(now)
         result: list[Verdict] = []
+        asks = self._next_asks(now, result)
         for run in runs(asks):
             result += self._decide_run(run, now)
         return result
@@ -178,19 +190,35 @@ class SchedulerCore:
 
     # -- attempts ----------------------------------------------------------------------------------------------------
 
-    def _next_asks(self, now: float) -> list[Ask]:
-        """What is next in the queue, as long as it takes few passes of the engine."""
+    def _next_asks(self, now: float, refused: list[Verdict]) -> list[Ask]:
+        """What is next in the queue, as long as it takes few passes of the engine.
+
+        What cannot even be asked, for an object says something unreadable, is held until that changes (`refused`).
+        """
         asks: list[Ask] = []
         passes: set[Signature] = set()
         while len(asks) < self.options.batch and len(passes) < self.options.passes:
             popped = self.queue.pop(now)
             if not popped:
                 break
-            ask = self._ask(popped[0], now)
+            try:
+                ask = self._ask(popped[0], now)
+            except ValueError as error:
+                refused.append(self._unreadable(popped[0], str(error), now))
+                continue
             if ask is not None:
                 asks.append(ask)
                 passes.add(ask.signature)
         return asks
+
+    def _unreadable(self, entity: str, error: str, now: float) -> Verdict:
+        members = self.cache.groups.get(entity.removeprefix(GROUP)) if entity.startswith(GROUP) else None
+        pods = (entity.removeprefix(POD),) if members is None else tuple(each.key for each in members.to_place())
+        waiting = self.queue.entity(entity)
+        priority = 0 if waiting is None else waiting.priority
+        self.queue.hold(entity, priority, now)
+        ask = Ask(entity, priority, (), None if members is None else members.ref)
+        return Verdict(ask, (), Rejection(pods, SCHEDULER_ERROR, error))
 
     def _ask(self, entity: str, now: float) -> Ask | None:
         """The question that an entity asks now; one that has nothing to ask leaves the queue."""

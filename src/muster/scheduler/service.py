@@ -132,8 +132,11 @@ class Scheduler:
         }
         arrived, self._changes = self._changes, []
         for resource, changes in arrived:
-            apply[resource](changes)
             for change in changes:
+                try:
+                    apply[resource]((change,))
+                except ValueError as error:
+                    logger.warning("unreadable object", extra={"key": key_of(change.object), "error": str(error)})
                 if change.new is None:
                     self._forget(resource, key_of(change.object))
 
