@@ -78,6 +78,7 @@ class Informer:
     async def run(self) -> None:
         """List, then watch; again and again until cancelled."""
         while True:
+            is_permanent = False
             try:
                 version = await self._list()
                 self.synced.set()
@@ -85,10 +86,12 @@ class Informer:
             except ApiError as error:
                 if error.reason in ("Expired", "Gone"):
                     continue
+                is_permanent = error.code < 500
                 logger.warning("list or watch refused", extra={"resource": self.resource.plural, "error": str(error)})
             except ClientError as error:
                 logger.warning("list or watch failed", extra={"resource": self.resource.plural, "error": str(error)})
-            await self._clock.sleep(RETRY_S, periodic=True)
+            # What a server refuses it may refuse for ever; only a failure that passes keeps a simulation going.
+            await self._clock.sleep(RETRY_S, periodic=is_permanent)
 
     async def _list(self) -> str:
         listing = await self._client.list(self.resource, self._namespace, **self._selectors)
@@ -123,7 +126,7 @@ class Informer:
                     self.version = version
                     self._tell(changes)
             except TransportError:
-                await self._clock.sleep(RETRY_S, periodic=True)
+                await self._clock.sleep(RETRY_S)
 
     def _apply(self, type_: Literal["ADDED", "MODIFIED", "DELETED"], obj: Object) -> list[Change]:
         key = key_of(obj)
