@@ -62,7 +62,7 @@ class DiscoveryRunner:
                 return await discover(self._client)
             except ClientError as error:
                 logger.warning("kinds not discovered", extra={"error": str(error)})
-            await self._clock.sleep(RETRY_S, periodic=True)
+            await self._clock.sleep(RETRY_S)
 
 
 async def discover(client: Client) -> Kinds:

@@ -45,7 +45,7 @@ async def _answer(client: Client, clock: Clock, resource: Resource) -> int:
             response = None
         if response is not None and response.status != 429 and response.status < 500:
             return response.status
-        await clock.sleep(RETRY_S, periodic=True)
+        await clock.sleep(RETRY_S)
 
 
 def _hub_change(change: Change, resource: Resource) -> Change:
