@@ -6,6 +6,7 @@ sender keeps them).
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import yaml
@@ -14,7 +15,7 @@ from muster.api.codec import JSON, Object, copy, copy_object, loads
 from muster.apiserver.context import Context
 from muster.apiserver.decoding import WrongValue
 from muster.apiserver.errors import Qualified, StatusError, bad_request, invalid, unsupported_media_type
-from muster.apiserver.fields import invalid_value, not_supported
+from muster.apiserver.fields import invalid_value, not_supported, required
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Served
 from muster.client.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
@@ -72,7 +73,17 @@ def read_object(ctx: Context, request: ApiRequest, served: Served) -> Object:
     kind = served.resource.kind
     raw = _raw_object(request, kind)
     check_type(raw, served.resource.api_version, kind)
-    obj = decode(ctx, served, raw, f'{kind} in version "{served.resource.version}" cannot be handled as a {kind}: ')
+    prefix = f'{kind} in version "{served.resource.version}" cannot be handled as a {kind}: '
+    if (
+        ctx.field_validation == "Strict"
+        and isinstance(request.body, bytes)
+        and media_type(request) != "application/yaml"
+    ):
+        repeated = repeated_fields(request.body)
+        if repeated:
+            texts = ", ".join(f'duplicate field "{path}"' for path in repeated)
+            raise bad_request(f"{prefix}strict decoding error: {texts}")
+    obj = decode(ctx, served, raw, prefix)
     if not isinstance(obj.get("metadata"), dict):
         obj["metadata"] = {}
     obj["apiVersion"], obj["kind"] = served.resource.api_version, kind
@@ -96,6 +107,37 @@ def decode(ctx: Context, served: Served, raw: JSON, prefix: str) -> Object:
             for text in texts:
                 ctx.warn(text)
     return obj
+
+
+def repeated_fields(text: bytes) -> list[str]:
+    """The paths of fields that a JSON text gives twice, such as `data.a`."""
+    found: list[str] = []
+
+    def collect(pairs: list[tuple[str, JSON]]) -> _Pairs:
+        return _Pairs(pairs)
+
+    def walk(value: JSON, path: str) -> None:
+        if isinstance(value, _Pairs):
+            seen: set[str] = set()
+            for key, item in value.pairs:
+                here = f"{path}.{key}" if path else key
+                if key in seen:
+                    found.append(here)
+                seen.add(key)
+                walk(item, here)
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                walk(item, f"{path}[{index}]")
+
+    walk(json.loads(text, object_pairs_hook=collect), "")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """An object of a JSON text with all its fields, repeated ones too."""
+
+    pairs: list[tuple[str, JSON]]
 
 
 def read_any(request: ApiRequest, kind: str) -> Object:
@@ -156,9 +198,10 @@ def check_type(obj: Object, api_version: str, kind: str) -> None:
             f'version "{got_version}" in scheme "pkg/runtime/scheme.go:111"'
         )
     if got_kind != kind:
+        package = (api_version.rpartition("/")[0] or "core").partition(".")[0]
         raise bad_request(
             f'{got_kind} in version "{version}" cannot be handled as a {kind}: converting ({version}.{got_kind}) to '
-            f"({kind}): unknown conversion"
+            f"({package}.{kind}): unknown conversion"
         )
 
 
@@ -176,6 +219,9 @@ def read_patch(request: ApiRequest) -> Patch:
         value = copy(request.body)
     if type_ != JSON_PATCH and not isinstance(value, dict):
         raise bad_request("error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}")
+    if type_ == APPLY_PATCH and not request.parameter("fieldManager"):
+        why = required("fieldManager", "is required for apply patch")
+        raise invalid(Qualified("meta.k8s.io", "PatchOptions"), "", [why])
     force = go_bool(request.parameter("force"))
     return Patch(type_, value, force, request.parameter("fieldManager"))
 

@@ -13,15 +13,23 @@ JobGroups = Literal["off", "1.36", "1.37"]
 class ServerOptions:
     """`emulate` narrows the API to one release, without the leniencies that the embedded server allows otherwise.
 
-    `job_groups`: by which release's rules Jobs get groups (it decides what may change in a Job).
+    `job_groups`: by which release's rules Jobs get groups (it decides what may change in a Job); None: those of the
+    emulated release, else of 1.36.
     `taint_new_nodes`: new nodes get the not-ready taint, as TaintNodesByCondition does; None: only under `emulate`.
     `bookmark_interval_s`: how often watches that allow bookmarks get one.
     """
 
     emulate: Release | None = None
-    job_groups: JobGroups = "1.36"
+    job_groups: JobGroups | None = None
     taint_new_nodes: bool | None = None
     bookmark_interval_s: float = 60.0
+
+    @property
+    def job_group_rules(self) -> JobGroups:
+        """By which release's rules Jobs get groups."""
+        if self.job_groups is not None:
+            return self.job_groups
+        return "off" if self.emulate == "1.35" else self.emulate or "1.36"
 
     @property
     def taints_new_nodes(self) -> bool:

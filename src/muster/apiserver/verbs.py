@@ -135,8 +135,10 @@ class Verbs:
         if strategy.counts_generation and _differs(new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         of_metadata = metadata.validate_metadata_update(new["metadata"], old["metadata"], strategy)
-        # Real servers check metadata twice, once for all kinds and once for this one, and say so twice.
-        problems = [*of_metadata, *strategy.validate_update(new, old, ctx), *of_metadata]
+        problems = [*of_metadata, *strategy.validate_update(new, old, ctx)]
+        if ctx.options.emulate in ("1.35", "1.36"):
+            # These check metadata twice, once for all kinds and once for this one, and say so twice.
+            problems += of_metadata
         if problems:
             raise errors.invalid(kind_name(served), old["metadata"]["name"], problems)
         strategy.review_update(new, old, ctx)

@@ -29,10 +29,9 @@ class PodControllerStrategy(Strategy):
     status: ClassVar[Values] = {}
 
     def default(self, obj: Object, ctx: Context) -> None:
-        spec = obj.get("spec")
-        if spec is None:
-            spec = obj["spec"] = {}
-        for field, value in self.defaults.items():
+        spec: Object = obj.setdefault("spec", {})
+        fields: Values = self.defaults
+        for field, value in fields.items():
             if spec.get(field) is None:
                 spec[field] = copy(value)
         template = spec.get("template")

@@ -12,6 +12,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, forbidden
 from muster.apiserver.fields import FieldError, invalid_value, not_supported, required, validate_labels
 from muster.apiserver.registry.jobpolicies import validate_failure_policy, validate_success_policy
+from muster.apiserver.registry.jobscheduling import drop_disabled, validate_scheduling, validate_scheduling_update
 from muster.apiserver.registry.poddefaults import default_pod_spec
 from muster.apiserver.registry.podspec import validate_pod_spec
 from muster.apiserver.registry.strategy import Strategy
@@ -48,9 +49,13 @@ class JobStrategy(Strategy):
 
     def prepare_create(self, obj: Object, ctx: Context) -> None:
         obj["status"] = {}
+        drop_disabled(obj["spec"], None, ctx)
         if not obj["spec"].get("manualSelector"):
             generate_selector(obj)
         _copy_labels(obj)
+
+    def prepare_update(self, new: Object, old: Object, ctx: Context) -> None:
+        drop_disabled(new["spec"], old["spec"], ctx)
 
     def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
         return _validate_generated(obj) + validate_job_spec(obj["spec"], "spec")
@@ -67,10 +72,10 @@ class JobStrategy(Strategy):
         for field in _FIXED:
             if spec.get(field) != before.get(field):
                 errors.append(invalid_value(f"spec.{field}", spec.get(field), "field is immutable"))
-        return errors
+        return errors + validate_scheduling_update(spec, before, "spec.scheduling")
 
     def review_update(self, new: Object, old: Object, ctx: Context) -> None:
-        if ctx.options.job_groups != "1.36" or new["spec"].get("parallelism") == old["spec"].get("parallelism"):
+        if ctx.options.job_group_rules != "1.36" or new["spec"].get("parallelism") == old["spec"].get("parallelism"):
             return
         group = _gang_of(old, ctx)
         if group is not None:
@@ -149,6 +154,7 @@ def validate_job_spec(spec: Object, field: str) -> list[FieldError]:
     errors += validate_failure_policy(spec, f"{field}.podFailurePolicy")
     errors += validate_success_policy(spec, f"{field}.successPolicy")
     errors += _validate_replacement(spec, field)
+    errors += validate_scheduling(spec, f"{field}.scheduling")
     template = spec.get("template") or {}
     at = f"{field}.template.spec"
     errors += _without_restart(validate_pod_spec(template.get("spec") or {}, at), at)
