@@ -51,6 +51,17 @@ def test_gang_that_can_never_fit_says_why() -> None:
     assert (group["state"], group["scheduled"], group["members"]) == ("Unschedulable", 0, 5)
     assert {"reason": "Insufficient nvidia.com/gpu", "count": 2} in group["explanation"]["reasons"]
     assert "Insufficient nvidia.com/gpu" in group["message"]
+    assert {change["kind"] for change in group["explanation"]["changes"]} >= {"addNodes", "lowerMinCount"}
+
+
+def test_gang_that_waits_for_others_is_told_for_which() -> None:
+    waiting_one = [(5.0, manifests_of(_gang("waiting", 4)))]
+
+    (_, waiting) = _run(*_gang("server", 2, run_s=None), timed=waiting_one)["groups"]
+
+    assert waiting["state"] == "Unschedulable"
+    ends = [change for change in waiting["explanation"]["changes"] if change["kind"] == "endGroups"]
+    assert [change["groups"] for change in ends] == [["default/server"]]
 
 
 def test_gang_waits_until_its_members_exist() -> None:

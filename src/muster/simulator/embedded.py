@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 
 from muster.api.codec import Objects
 from muster.api.resource import NODES
@@ -28,6 +28,9 @@ from muster.simulator.options import ClusterOptions
 
 Connect = Callable[[str, Transport, random.Random], Transport]
 """Puts something between a component (by name) and the server; the random is that component's own."""
+
+Start = Callable[[], Coroutine[object, object, None]]
+"""Makes a component and runs it."""
 
 BATCH = 500
 """How many nodes are created between two turns of the event loop."""
@@ -62,21 +65,42 @@ class EmbeddedCluster:
         self._connect = connect
         self._lease_s = lease_s
         self.agent: NodeAgent | None = None
-        self._recorder: EventRecorder | None = None
-        if options.has("nodes"):
-            self.agent = self._node_agent()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._restarting: dict[str, None] = {}
 
     async def run(self) -> None:
         """Run all components until cancelled. If one of them fails, all end and its error is raised."""
         async with asyncio.TaskGroup() as group:
-            if self.agent is not None:
-                group.create_task(self.agent.run(), name="nodes")
-            if self._recorder is not None:
-                group.create_task(self._recorder.run(), name="nodes: events")
-            if self.options.controller_names():
-                group.create_task(self._controllers().run(), name="controllers")
-            if self.options.has("scheduler"):
-                group.create_task(self._scheduler().run(), name="scheduler")
+            for component, start in self._components():
+                group.create_task(self._keep(component, start), name=f"keep {component}")
+
+    def restart(self, component: str) -> None:
+        """Kill a component (`scheduler`, `controllers`, `nodes`) as a crash would, and start it anew."""
+        task = self._running.get(component)
+        if task is not None:
+            self._restarting[component] = None
+            task.cancel()
+
+    def _components(self) -> Iterator[tuple[str, Start]]:
+        if self.options.has("nodes"):
+            yield "nodes", self._run_nodes
+        if self.options.controller_names():
+            yield "controllers", self._run_controllers
+        if self.options.has("scheduler"):
+            yield "scheduler", self._run_scheduler
+
+    async def _keep(self, component: str, start: Start) -> None:
+        """Run a component, again and again if it is restarted."""
+        while True:
+            task = asyncio.get_running_loop().create_task(start(), name=component)
+            self._running[component] = task
+            try:
+                await task
+            except asyncio.CancelledError:
+                current = asyncio.current_task()
+                if component not in self._restarting or (current is not None and current.cancelling()):
+                    raise
+            self._restarting.pop(component, None)
 
     async def create_nodes(self, specs: Iterable[NodeSpec]) -> None:
         """Create the nodes of `--nodes`; those that exist already stay as they are. Raises `ApiError`."""
@@ -96,19 +120,28 @@ class EmbeddedCluster:
         transport = self._connect(component, self.transport, _fork(self._rng))
         return Client(transport, user_agent=f"muster-{component}")
 
-    def _node_agent(self) -> NodeAgent:
+    async def _run_nodes(self) -> None:
         client = self._client_for("nodes")
-        if self.options.node_events:
-            self._recorder = EventRecorder(client, self.clock, _fork(self._rng), "kubelet")
-        return NodeAgent(client, self.clock, lease_client=self.client, recorder=self._recorder, lease_s=self._lease_s)
+        recorder = EventRecorder(client, self.clock, _fork(self._rng), "kubelet")
+        self.agent = NodeAgent(
+            client,
+            self.clock,
+            lease_client=self.client,
+            recorder=recorder if self.options.node_events else None,
+            lease_s=self._lease_s,
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(recorder.run(), name="nodes: events")
+            group.create_task(self.agent.run(), name="nodes: agent")
 
-    def _controllers(self) -> ControllerService:
+    async def _run_controllers(self) -> None:
+        client, rng = self._client_for("controllers"), _fork(self._rng)
         options, names = self.options.controller_options(), self.options.controller_names()
-        return ControllerService(self._client_for("controllers"), self.clock, _fork(self._rng), options, names)
+        await ControllerService(client, self.clock, rng, options, names).run()
 
-    def _scheduler(self) -> Scheduler:
-        client = self._client_for("scheduler")
-        return Scheduler(client, self.clock, _fork(self._rng), self.options.scheduler_options())
+    async def _run_scheduler(self) -> None:
+        client, rng = self._client_for("scheduler"), _fork(self._rng)
+        await Scheduler(client, self.clock, rng, self.options.scheduler_options()).run()
 
 
 def _fork(rng: random.Random) -> random.Random:

@@ -1,4 +1,4 @@
-"""Faults by seed: requests that fail, nodes that die and come back.
+"""Faults by seed: requests that fail, nodes that die and come back, components that are restarted.
 
 A failing request raises `TransportError` before the server sees it, or after (then it took effect, and its caller does
 not know), or is answered 500.
@@ -7,12 +7,12 @@ not know), or is answered 500.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.client.transport import Body, Query, Response, Transport, TransportError, WatchEvents
 from muster.clock import VirtualClock
-from muster.nodes.agent import NodeAgent
+from muster.simulator.embedded import EmbeddedCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,14 @@ class NodeFault:
     node: str
     at_s: float
     back_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentFault:
+    """A component (`scheduler`, `controllers`, `nodes`) that is killed at `at_s` and started anew at once."""
+
+    component: str
+    at_s: float
 
 
 class FaultyTransport:
@@ -65,14 +73,26 @@ class FaultyTransport:
         return self._clock.elapsed_s < self._faults.until_s and self._rng.random() < self._faults.rate
 
 
-async def play(faults: Sequence[NodeFault], agent: NodeAgent, clock: VirtualClock) -> None:
-    """Let nodes die and come back at their times; returns when all that was asked for has happened."""
-    moments = [(fault.at_s, 0, fault.node) for fault in faults]
-    moments += [(fault.back_s, 1, fault.node) for fault in faults if fault.back_s is not None]
-    for at_s, comes_back, node in sorted(moments):
+async def play(
+    nodes: Sequence[NodeFault], components: Sequence[ComponentFault], cluster: EmbeddedCluster, clock: VirtualClock
+) -> None:
+    """Let nodes die and come back and components restart at their times; returns when all of it has happened."""
+    for at_s, act, name in sorted(_moments(nodes, components)):
         if at_s > clock.elapsed_s:
             await clock.sleep(at_s - clock.elapsed_s)
-        if comes_back:
-            await agent.start_node(node)
-        else:
-            await agent.stop_node(node)
+        if act == _RESTART:
+            cluster.restart(name)
+        elif cluster.agent is not None:
+            await (cluster.agent.start_node(name) if act == _START else cluster.agent.stop_node(name))
+
+
+_STOP, _START, _RESTART = range(3)
+
+
+def _moments(nodes: Sequence[NodeFault], components: Sequence[ComponentFault]) -> Iterator[tuple[float, int, str]]:
+    for node in nodes:
+        yield node.at_s, _STOP, node.node
+        if node.back_s is not None:
+            yield node.back_s, _START, node.node
+    for component in components:
+        yield component.at_s, _RESTART, component.component

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from muster.api.codec import Object, Objects
+from muster.api.groups import group_of
 from muster.api.meta import key_of, name_of
+from muster.engine.changes import RunningGroup
 from muster.engine.decide import decide
-from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed, Undecided
+from muster.engine.explain import explain
+from muster.engine.model import GroupRequest, Infeasible, Member, Placed
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
 from muster.simulator.groups import ENDED, GroupView, phase_of
@@ -31,7 +34,7 @@ class Judge:
         if isinstance(decision, Placed) and decision.placements:
             return "Pending", None
         name = "Unschedulable" if isinstance(decision, Infeasible | Placed) else "Undecided"
-        return name, _explanation(decision)
+        return name, explain(self._snapshot, request, decision, groups=self._running)
 
     def topology_of(self, group: GroupView) -> dict[str, str]:
         """The domain of each topology key that the group asks for, where its members are in one."""
@@ -42,6 +45,16 @@ class Judge:
         values = {self._labels.get(node, {}).get(key) for node in nodes}
         value = values.pop() if len(values) == 1 else None
         return {key: value} if value else {}
+
+    @cached_property
+    def _running(self) -> list[RunningGroup]:
+        """Groups that hold room, with the pods that do."""
+        holders: dict[str, list[str]] = {}
+        for pod in self._objects["pods"]:
+            ref = group_of(pod)
+            if ref is not None and pod["spec"].get("nodeName") and phase_of(pod) not in ENDED:
+                holders.setdefault(ref.key, []).append(key_of(pod))
+        return sorted(holders.items())
 
     @cached_property
     def _labels(self) -> dict[str, dict[str, str]]:
@@ -61,16 +74,3 @@ class Judge:
     @cached_property
     def _snapshot(self) -> Snapshot:
         return self._state.snapshot()
-
-
-def _explanation(decision: Decision) -> Object | None:
-    diagnosis = decision.diagnosis
-    if diagnosis is None:
-        return None
-    summary = diagnosis.text()
-    if isinstance(decision, Infeasible):
-        summary = decision.proof
-    elif isinstance(decision, Undecided):
-        summary = decision.reason
-    reasons = [{"reason": reason, "count": count} for reason, count in diagnosis.reasons]
-    return {"summary": summary, "reasons": reasons, "changes": []}

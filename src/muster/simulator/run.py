@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from muster.api.manifests import Manifest
 from muster.clock import VirtualClock, VirtualLoop, cancel_all
 from muster.nodes.spec import NodeSpec
-from muster.simulator.faults import NodeFault, RequestFaults, play
+from muster.simulator.faults import ComponentFault, NodeFault, RequestFaults, play
 from muster.simulator.options import ClusterOptions
 from muster.simulator.world import Outcome, World
 
@@ -26,6 +26,7 @@ class Faults:
 
     requests: RequestFaults | None = None
     nodes: tuple[NodeFault, ...] = ()
+    components: tuple[ComponentFault, ...] = ()
 
 
 def simulate(
@@ -64,8 +65,8 @@ async def _stage(
     await world.create_nodes(nodes)
     await world.apply(manifests)
     async with asyncio.TaskGroup() as group:
-        if faults.nodes and world.cluster.agent is not None:
-            group.create_task(play(faults.nodes, world.cluster.agent, world.clock))
+        if faults.nodes or faults.components:
+            group.create_task(play(faults.nodes, faults.components, world.cluster, world.clock))
         for at_s, later in timed:
             if at_s > world.clock.elapsed_s:
                 await world.clock.sleep(at_s - world.clock.elapsed_s)
