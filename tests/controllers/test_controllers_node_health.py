@@ -151,3 +151,9 @@ def test_no_more_nodes_are_tainted_than_the_rate_allows(per_s: float, moments: l
         if after is not None:
             zone, taken = after, taken + 1
     assert 1 <= taken <= (moments[-1] - moments[0]) * per_s + 1.001
+
+
+def test_zone_whose_nodes_do_not_count_evicts_at_the_normal_rate() -> None:
+    excluded = health("Unknown", "b", "n2", **{"node.kubernetes.io/exclude-disruption": ""})
+    result = disruption([health("True", "a"), excluded], {}, OPTIONS, NOW)
+    assert result.zones[excluded.zone].rate == OPTIONS.eviction_rate

@@ -126,6 +126,13 @@ def test_no_execute_taint_of_a_node_follows_its_condition_at_once(
     assert [taints_of_patch(patch) for patch in patches] == [want]
 
 
+def test_no_execute_taint_of_a_node_that_reports_nothing_stays() -> None:
+    node = node_object("n", "True", NOT_READY)
+    node["status"]["conditions"] = []
+    patches = [action for action in run_pass(cluster(node, node_object("m")), NOW).actions if isinstance(action, Patch)]
+    assert patches == []
+
+
 def test_new_no_execute_taints_come_one_by_one_at_the_rate_of_the_zone() -> None:
     state = cluster(*(node_object(f"n{index}", "False") for index in range(3)), *(map(node_object, "abcd")))
     first = run_pass(state, NOW)
