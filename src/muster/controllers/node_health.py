@@ -8,7 +8,7 @@ handleDisruption) and `scheduler.RateLimitedTimedQueue`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -167,7 +167,7 @@ def zone_of(node: Object) -> str:
     return f"{region}:\x00:{zone}" if region or zone else ""
 
 
-def disruption(nodes: Iterable[NodeHealth], before: Zones, options: NodeLifecycleOptions, now: float) -> Disruption:
+def disruption(nodes: Collection[NodeHealth], before: Zones, options: NodeLifecycleOptions, now: float) -> Disruption:
     """The state of each zone that has nodes, and its rate.
 
     If every zone is fully down, nobody is evicted until one node is back: then it is more likely that the control
@@ -178,19 +178,20 @@ def disruption(nodes: Iterable[NodeHealth], before: Zones, options: NodeLifecycl
     states = {zone: zone_state(ready, not_ready, options) for zone, (ready, not_ready) in counts.items()}
     first = Zone(ZoneState.INITIAL, options.eviction_rate)
     zones = {zone: before.get(zone, first) for zone in states}
+    uncounted = {
+        zone: before.get(zone, first) for zone in sorted({health.zone for health in nodes}) if zone not in zones
+    }
     all_are_down = all(state is ZoneState.FULL for state in states.values())
     all_were_down = all(zone.state is ZoneState.FULL for zone in zones.values())
-    if all_are_down and not all_were_down:
-        return Disruption({name: Zone(ZoneState.FULL, 0.0) for name in zones}, entered=True)
     if all_are_down:
-        return Disruption(zones)
-    changed = {
-        name: zone
-        if zone.state is states[name] and not all_were_down
-        else _with_rate(zone, states[name], rate(states[name], sum(counts[name]), options), now)
-        for name, zone in zones.items()
-    }
-    return Disruption(changed, left=all_were_down)
+        entered = not all_were_down
+        stopped = {name: Zone(ZoneState.FULL, 0.0) for name in zones} if entered else zones
+        return Disruption(stopped | uncounted, entered=entered)
+    for name, zone in zones.items():
+        if zone.state is not states[name] or all_were_down:
+            new_rate = rate(states[name], sum(counts[name]), options)
+            zones[name] = _with_rate(zone, states[name], new_rate, now)
+    return Disruption(zones | uncounted, left=all_were_down)
 
 
 def zone_state(ready: int, not_ready: int, options: NodeLifecycleOptions) -> ZoneState:

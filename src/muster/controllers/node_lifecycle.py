@@ -225,6 +225,8 @@ def _came_to_lost_node(old: Object | None, pod: Object, state: State) -> bool:
 def _corrections(nodes: Iterable[NodeHealth], now: float, *, all_down: bool) -> Iterable[Action]:
     """NoExecute taints that go at once (of ready nodes; of all, when everything is down) or turn into the other."""
     for health in nodes:
+        if not health.ready and not all_down:
+            continue
         right = None if all_down else LOST_TAINTS.get(health.ready)
         if right is None or right not in health.taints:
             wrong = [(key, NO_EXECUTE) for key in health.taints]

@@ -144,6 +144,7 @@ class ControllerRunner:
     ) -> None:
         self.controller = controller
         self.events = EventRecorder(client, clock, rng, controller.name, combines=True)
+        self._reads = controller.reads if isinstance(controller, LiveReads) else None
         self._client = client
         self._clock = clock
         self._workers = workers
@@ -224,10 +225,10 @@ class ControllerRunner:
 
     async def _read(self, key: str) -> State:
         """The state, with what the controller wants to have read from the server."""
-        if not isinstance(self.controller, LiveReads):
+        if self._reads is None:
             return self._state
         live: dict[Read, Object | None] = {}
-        for read in self.controller.reads(key, self._state):
+        for read in self._reads(key, self._state):
             try:
                 live[read] = await self._client.get(read.resource, read.namespace or None, read.name)
             except ApiError as error:
