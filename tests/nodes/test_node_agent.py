@@ -185,3 +185,18 @@ def test_restarted_agent_takes_running_pods_over() -> None:
         second.cancel()
 
     _tell(story)
+
+
+def test_pod_bound_to_a_dead_node_starts_when_the_node_comes_back() -> None:
+    async def story(client: Client, clock: VirtualClock, agent: NodeAgent) -> None:
+        await agent.stop_node("node-0")
+        await _create(client, "p", run_seconds="10")
+        await clock.sleep(60)
+        assert await _phase(client, "p") == "Pending"
+        await agent.start_node("node-0")
+        await clock.sleep(5)
+        assert await _phase(client, "p") == "Running"
+        await clock.sleep(6)
+        assert await _phase(client, "p") == "Succeeded"
+
+    _tell(story)

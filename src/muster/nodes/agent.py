@@ -23,7 +23,7 @@ from muster.clock import Clock, wait
 from muster.nodes import stages
 from muster.nodes.barriers import Barriers
 from muster.nodes.leases import LEASE_S, NodeLeases
-from muster.nodes.spec import completed, is_complete, ready_condition
+from muster.nodes.spec import completed, healthy_conditions, is_complete
 from muster.nodes.stages import NEGLIGIBLE_S, Kind, Life, Plan, Stages, load_stages
 from muster.nodes.status import status_of
 
@@ -130,7 +130,10 @@ class NodeAgent:
         for run in list(node.runs.values()):
             now = self._clock.now()
             self._change(run, stages.lose(run.plan, self._data, run.life, now), now)
+            if run.dirty:  # it ended just before the node died
+                self._write(run)
             self._consider(run.pod)
+        self._take_waiting(name)
 
     def _on_nodes(self, changes: list[Change]) -> None:
         for change in changes:
@@ -149,6 +152,9 @@ class NodeAgent:
         self._spawn(self._leases.hold(obj), f"nodes: lease {name}")
         if not is_complete(obj):
             self._spawn(self._write_node(name), f"nodes: status {name}")
+        self._take_waiting(name)
+
+    def _take_waiting(self, name: str) -> None:
         for pod in self._waiting.pop(name, {}).values():
             self._consider(pod)
 
@@ -165,7 +171,7 @@ class NodeAgent:
         """Fill in what a kubelet says about its node, and that it is ready."""
         node = self._nodes[name].object
         status = completed(node, self._clock.now())["status"]
-        status["conditions"] = [ready_condition(self._clock.now())]
+        status["conditions"] = healthy_conditions(self._clock.now())
         patch = {"status": {key: status[key] for key in ("capacity", "allocatable", "conditions", "nodeInfo")}}
         try:
             await self._client.patch(NODES, None, name, patch, type_=STRATEGIC_MERGE_PATCH, subresource="status")
@@ -193,10 +199,10 @@ class NodeAgent:
         key = key_of(pod)
         name = pod["spec"]["nodeName"]
         node = self._nodes.get(name)
-        if node is None:
+        run = self._runs.get(key)
+        if node is None or (run is None and not node.up):
             self._waiting.setdefault(name, {})[key] = pod
             return
-        run = self._runs.get(key)
         if run is None:
             run = self._start(pod, node)
         run.pod = pod

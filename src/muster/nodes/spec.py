@@ -27,6 +27,12 @@ _PLATFORM = tuple(
     for prefix in ("", "beta.")
     for key, value in (("os", "linux"), ("arch", "amd64"))
 )
+_HEALTHY = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _RESOURCE = re.compile(r"(ephemeral-storage|hugepages-[0-9]+[KMGT]i|[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9][-\w.]*)")
 _EXAMPLE = "count=16,cpu=32,memory=256Gi,nvidia.com/gpu=8"
@@ -94,8 +100,10 @@ def completed(node: Object, now: float) -> Object:
     status["capacity"] = capacity
     status["allocatable"] = status.get("allocatable") or dict(capacity)
     if not has_condition(node, "Ready"):
-        others = [entry for entry in status.get("conditions") or () if entry.get("type") != "Ready"]
-        status["conditions"] = [*others, ready_condition(now)]
+        healthy = healthy_conditions(now)
+        types = {entry["type"] for entry in healthy}
+        others = [entry for entry in status.get("conditions") or () if entry.get("type") not in types]
+        status["conditions"] = [*others, *healthy]
     status.setdefault("nodeInfo", {"kubeletVersion": "v1.36.0", "operatingSystem": "linux", "architecture": "amd64"})
     return node
 
@@ -106,17 +114,20 @@ def is_complete(node: Object) -> bool:
     return bool(status.get("allocatable")) and bool(status.get("capacity")) and has_condition(node, "Ready")
 
 
-def ready_condition(now: float) -> Object:
-    """The Ready condition of a node that works."""
+def healthy_conditions(now: float) -> Objects:
+    """The conditions of a node that works, as a kubelet writes them (`pkg/kubelet/nodestatus/setters.go`)."""
     at = rfc3339(now)
-    return {
-        "type": "Ready",
-        "status": "True",
-        "reason": "KubeletReady",
-        "message": "kubelet is posting ready status",
-        "lastHeartbeatTime": at,
-        "lastTransitionTime": at,
-    }
+    return [
+        {
+            "type": type_,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": at,
+            "lastTransitionTime": at,
+        }
+        for type_, status, reason, message in _HEALTHY
+    ]
 
 
 def _node(spec: NodeSpec, index: int, name: str, now: float) -> Object:
