@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from muster.api.codec import JSON, Object
 from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, forbidden
-from muster.apiserver.fields import FieldError, invalid_value, not_supported, required, validate_labels
+from muster.apiserver.fields import FieldError, invalid_value, label_problems, not_supported, required, validate_labels
 from muster.apiserver.registry.jobpolicies import validate_failure_policy, validate_success_policy
 from muster.apiserver.registry.jobscheduling import drop_disabled, validate_scheduling, validate_scheduling_update
 from muster.apiserver.registry.poddefaults import default_pod_spec
@@ -58,7 +58,7 @@ class JobStrategy(Strategy):
         drop_disabled(new["spec"], old["spec"], ctx)
 
     def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
-        return _validate_generated(obj) + validate_job_spec(obj["spec"], "spec")
+        return _validate_generated(obj) + validate_job_spec(obj["spec"], "spec") + _validate_hostnames(obj)
 
     def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
         spec, before = new["spec"], old["spec"]
@@ -141,6 +141,16 @@ def _validate_generated(obj: Object) -> list[FieldError]:
     if spec.get("selector") == expected:
         return []
     return [invalid_value("spec.selector", spec.get("selector"), "`selector` not auto-generated")]
+
+
+def _validate_hostnames(obj: Object) -> list[FieldError]:
+    """Pods of an Indexed Job are named after it and their index, so that must be a label."""
+    spec, name = obj["spec"], obj["metadata"].get("name") or ""
+    completions = spec.get("completions") or 0
+    longest = f"{name}-{completions - 1}"
+    if spec.get("completionMode") != "Indexed" or completions <= 0 or not label_problems(longest):
+        return []
+    return [invalid_value("metadata.name", name, f"will not able to create pod with invalid DNS label: {longest}")]
 
 
 def validate_job_spec(spec: Object, field: str) -> list[FieldError]:
