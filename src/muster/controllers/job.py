@@ -11,7 +11,7 @@ from muster.api.resource import JOBS, PODS, Resource
 from muster.client.informer import Change
 from muster.controllers.action import Result
 from muster.controllers.job_backoff import BackoffRecord
-from muster.controllers.job_claims import claims, matches, untrack
+from muster.controllers.job_claims import claims, selector_of, untrack
 from muster.controllers.job_groups import GroupApi, GroupPlan, plan_group
 from muster.controllers.job_pods import RemovalTie, has_tracking_finalizer
 from muster.controllers.job_spec import JobSpec, is_finished, is_ours
@@ -85,9 +85,9 @@ class JobController:
             job = _job_of(pod, state)
             if job is not None and not is_finished(job):
                 yield key_of(job)
-        elif pod["metadata"].get("labels"):
+        elif labels := pod["metadata"].get("labels"):
             for job in state[JOBS].in_namespace(namespace_of(pod)):
-                if not is_finished(job) and matches(job, pod):
+                if not is_finished(job) and selector_of(job).matches(labels):
                     yield key_of(job)
 
     def reconcile(self, key: str, state: State, now: float) -> Result:

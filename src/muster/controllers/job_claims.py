@@ -10,25 +10,29 @@ from collections.abc import Iterable
 from muster.api.codec import Object
 from muster.api.meta import is_deleting, name_of, namespace_of, uid_of
 from muster.api.resource import PODS
-from muster.api.selectors import label_selector
+from muster.api.selectors import LabelSelector, label_selector
 from muster.client.transport import STRATEGIC_MERGE_PATCH
 from muster.controllers.action import Patch
 from muster.controllers.job_creation import owner_reference
 from muster.controllers.job_pods import TRACKING_FINALIZER, has_ended, has_tracking_finalizer
 
 
-def matches(job: Object, pod: Object) -> bool:
-    """Whether the Job's selector selects the pod."""
-    selector = job["spec"].get("selector")
-    return selector is not None and label_selector(selector).matches(pod["metadata"].get("labels") or {})
+def selector_of(job: Object) -> LabelSelector:
+    """What the Job selects: nothing without a selector."""
+    return label_selector(job["spec"].get("selector"))
 
 
 def claims(job: Object, owned: Iterable[Object], orphans: Iterable[Object]) -> list[Patch]:
     """The patches that adopt and release pods."""
-    released = [_release(job, pod) for pod in owned if not matches(job, pod)]
     if is_deleting(job):
         return []
-    adopted = [_adopt(job, pod) for pod in orphans if not is_deleting(pod) and not has_ended(pod) and matches(job, pod)]
+    selector = selector_of(job)
+    released = [_release(job, pod) for pod in owned if not selector.matches(pod["metadata"].get("labels"))]
+    adopted = [
+        _adopt(job, pod)
+        for pod in orphans
+        if not is_deleting(pod) and not has_ended(pod) and selector.matches(pod["metadata"].get("labels"))
+    ]
     return [*released, *adopted]
 
 
