@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import TypeAlias
 
 from muster.api.codec import Object, Objects
 from muster.api.groups import group_of
@@ -12,9 +13,13 @@ from muster.engine.changes import RunningGroup
 from muster.engine.decide import decide
 from muster.engine.explain import explain
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed
+from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
 from muster.simulator.groups import ENDED, GroupView, phase_of
+
+_Question: TypeAlias = tuple[tuple[Shape, ...], int, int, str | None]
+"""What a group asks for, whoever it is: shapes of its pending members, min_count, members that run, topology key."""
 
 
 class Judge:
@@ -22,14 +27,22 @@ class Judge:
 
     def __init__(self, objects: Mapping[str, Objects]) -> None:
         self._objects = objects
+        self._judged: dict[_Question, tuple[str, Object | None]] = {}
 
     def state_of(self, group: GroupView) -> tuple[str, Object | None]:
         """`Undecided`, `Unschedulable` or `Pending` (it could run now), and the explanation if it has one."""
-        state = self._state
-        members = tuple(Member(key_of(pod), state.shape_of(pod)) for pod in group.pending)
+        members = tuple(Member(key_of(pod), self._state.shape_of(pod)) for pod in group.pending)
         running = sum(1 for pod in group.pods if pod["spec"].get("nodeName") and phase_of(pod) not in ENDED)
         topology_key = group.terms.topology_key if group.terms is not None else None
         request = GroupRequest(group.ref.key, members, group.min_count, running, topology_key)
+        question = (tuple(member.shape for member in members), group.min_count, running, topology_key)
+        if running:  # what it holds itself is part of the question
+            return self._judge(request)
+        if question not in self._judged:
+            self._judged[question] = self._judge(request)
+        return self._judged[question]
+
+    def _judge(self, request: GroupRequest) -> tuple[str, Object | None]:
         decision = decide(self._snapshot, request)
         if isinstance(decision, Placed) and decision.placements:
             return "Pending", None
