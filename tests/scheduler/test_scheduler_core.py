@@ -43,7 +43,7 @@ def work(core: SchedulerCore, now: float = 0.0) -> dict[str, str]:
 SHAPES = ({"cpu": "1"}, {"cpu": "2"}, {"cpu": "1", "memory": "4Gi"})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=4),
     st.lists(st.tuples(st.sampled_from(range(len(SHAPES))), st.integers(0, 2)), max_size=25),

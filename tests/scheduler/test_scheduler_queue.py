@@ -212,7 +212,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(STEP, max_size=60))
 def test_queue_agrees_with_a_plain_model(steps: list[tuple[str, str, int, float]]) -> None:
     queue, model, now, flying = SchedulingQueue(), Model(), 0.0, ""
