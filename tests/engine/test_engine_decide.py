@@ -130,6 +130,25 @@ def test_mixed_group_beyond_a_total_is_proved_infeasible() -> None:
     assert "nvidia.com/gpu suffices for at most 4 of the pods" in decision.proof
 
 
+def test_mixed_group_that_no_greedy_order_places_is_found_by_the_search() -> None:
+    state = ClusterState()
+    for at, (cpu, gpu) in enumerate([(7, 7), (7, 7), (8, 4)]):
+        state.set_node(make_node(f"n{at}", cpu=str(cpu), gpu=gpu))
+    kinds = [(5, 2), (2, 5), (5, 2), (2, 5), (4, 2), (4, 2)]
+    pods = [make_pod(cpu=str(cpu), gpu=gpu) for cpu, gpu in kinds]
+
+    assert len(nodes_of(decide(state.snapshot(), ask(state, pods, 6)))) == 6
+
+
+def test_mixed_group_within_all_totals_is_proved_infeasible_by_the_search() -> None:
+    state = cluster(5, 5)
+
+    decision = decide(state.snapshot(), ask(state, [make_pod(gpu=2), make_pod(gpu=3), make_pod(gpu=4)], 3))
+
+    assert isinstance(decision, Infeasible)
+    assert decision.proof == "all ways to place 3 pods on the nodes were tried, and none holds them all"
+
+
 def test_same_question_gives_the_same_answer() -> None:
     state = cluster(4, 4, 4)
     request = ask(state, [make_pod(gpu=1), make_pod(gpu=2)] * 4, 8)
@@ -168,7 +187,7 @@ def test_mixed_groups_are_never_overcommitted_and_never_wrongly_refused(
         case Infeasible():
             assert most < min_count
         case Undecided():
-            assert len(decision.best_found) < min_count
+            assert len(decision.best_found) < min_count < len(pods)
 
 
 def placeable_sets(nodes: list[tuple[int, int, int]], pods: list[tuple[int, int]]) -> list[set[int]]:

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from muster.api.codec import Object
 from muster.api.quantity import format_units
-from muster.engine.decide import decide
-from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Member, Placed
+from muster.engine.decide import decide, verdict
+from muster.engine.model import Diagnosis, GroupRequest, Member, Placed
 from muster.engine.nodes import NodeRecord
 from muster.engine.profile import Profile
 from muster.engine.shape import Shape
@@ -27,6 +27,8 @@ LIFECYCLE_PREFIX = "node.kubernetes.io/"
 _MOST_NODE_KINDS = 64
 _MOST_TAINTS = 16
 _MOST_GROUPS = 256
+_MOST_ENDING = 8
+_BUDGET = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,10 @@ class Question:
     diagnosis: Diagnosis
     lowers_min_count: bool = True
 
-    def decide(self, snapshot: Snapshot | None = None, request: GroupRequest | None = None) -> Decision:
-        """The decision with another snapshot or request."""
-        return decide(snapshot or self.snapshot, request or self.request, profile=self.profile)
+    def verdict(self, snapshot: Snapshot | None = None, request: GroupRequest | None = None) -> bool | None:
+        """With another snapshot or request: whether it fits, None if that stays undecided."""
+        changed = self.snapshot if snapshot is None else snapshot
+        return verdict(changed, request or self.request, budget=_BUDGET, profile=self.profile)
 
     @property
     def blocked(self) -> Shape:
@@ -85,17 +88,19 @@ def _change(kind: str, text: str, minimal: bool, **fields: object) -> Object:
 
 def _added_nodes(question: Question) -> list[Object]:
     """How many nodes like an existing one are needed; the kind of node that takes most pods of the blocked shape."""
-    like = _best_kind(question)
+    like, takes = _best_kind(question)
     if like is None:
         return []
 
-    def enough(number: int) -> Decision:
-        return question.decide(snapshot=question.snapshot.with_nodes(_with_new(question.snapshot, like, number)))
+    def enough(number: int) -> bool | None:
+        return question.verdict(snapshot=question.snapshot.with_nodes(_with_new(question.snapshot, like, number)))
 
-    number = _smallest(enough, len(question.request.members))
+    room = int(question.profile.count(question.blocked, question.snapshot).sum())
+    guess = max(1, -(-(question.request.min_count - question.request.scheduled - room) // takes))
+    number = _smallest(enough, guess, max(guess, len(question.request.members)))
     if number is None:
         return []
-    minimal = question.proved if number == 1 else isinstance(enough(number - 1), Infeasible)
+    minimal = question.proved if number == 1 else enough(number - 1) is False
     offer = ", ".join(
         amount_of(name, units) for name, units in like.allocatable if name in insufficient(question.diagnosis.reasons)
     )
@@ -103,8 +108,8 @@ def _added_nodes(question: Question) -> list[Object]:
     return [_change("addNodes", text, minimal, nodes=number, like=like.name, domain=None)]
 
 
-def _best_kind(question: Question) -> NodeRecord | None:
-    """The existing node of whose kind a new one would take most pods of the blocked shape; None if none would."""
+def _best_kind(question: Question) -> tuple[NodeRecord | None, int]:
+    """The existing node of whose kind a new one takes most pods of the blocked shape, and how many; None if none."""
     kinds: dict[object, NodeRecord] = {}
     for record in question.snapshot.table.records:
         if len(kinds) < _MOST_NODE_KINDS:
@@ -114,8 +119,8 @@ def _best_kind(question: Question) -> NodeRecord | None:
     counts = question.profile.count(question.blocked, extended)
     takes = [int(counts[extended.table.index[record.name]]) for record in fresh]
     if not takes or max(takes) == 0:
-        return None
-    return list(kinds.values())[takes.index(max(takes))]
+        return None, 0
+    return list(kinds.values())[takes.index(max(takes))], max(takes)
 
 
 def _kind(record: NodeRecord) -> object:
@@ -137,16 +142,18 @@ def _fresh(snapshot: Snapshot, like: NodeRecord, serial: int) -> NodeRecord:
     return replace(like, name=name, labels=labels, taints=taints, unschedulable=False)
 
 
-def _smallest(enough: Callable[[int], Decision], most: int) -> int | None:
-    """The smallest number in 1..most for which the decision places the group; doubling, then bisection."""
-    low, high = 0, 1
-    while not isinstance(enough(high), Placed):
+def _smallest(enough: Callable[[int], bool | None], guess: int, most: int) -> int | None:
+    """The smallest number in 1..most that is enough: the guess if it is right, else doubling and bisection."""
+    low, high = 0, guess
+    while not enough(high):
         if high >= most:
             return None
         low, high = high, min(2 * high, most)
+    if low == 0 and high > 1 and not enough(high - 1):
+        return high
     while high - low > 1:
         middle = (low + high) // 2
-        if isinstance(enough(middle), Placed):
+        if enough(middle):
             high = middle
         else:
             low = middle
@@ -168,21 +175,21 @@ def _lowered_request(question: Question, resource: str) -> list[Object]:
     shape, step = question.blocked, _step(resource)
     asked = shape.request(resource)
 
-    def fits(steps: int) -> Decision:
+    def fits(steps: int) -> bool | None:
         lowered = shape.with_request(resource, steps * step)
-        return question.decide(request=question.with_shape(shape, lowered))
+        return question.verdict(request=question.with_shape(shape, lowered))
 
     low, high = 0, -(-asked // step)
-    if high <= 1 or not isinstance(fits(1), Placed):
+    if high <= 1 or not fits(1):
         return []
     low = 1
     while high - low > 1:
         middle = (low + high) // 2
-        if isinstance(fits(middle), Placed):
+        if fits(middle):
             low = middle
         else:
             high = middle
-    minimal = isinstance(fits(high), Infeasible) if high * step < asked else question.proved
+    minimal = fits(high) is False if high * step < asked else question.proved
     several = sum(member.shape == shape for member in question.request.members) > 1
     text = f"ask for {amount_of(resource, low * step)} instead of {format_units(resource, asked)}"
     fields = {"shape": shape_text(shape), "resource": resource}
@@ -202,7 +209,8 @@ def _step(resource: str) -> int:
 def _lowered_min_count(question: Question) -> list[Object]:
     """The largest smaller min_count with which the group would run now."""
     request = question.request
-    decision = question.decide(request=replace(request, min_count=request.scheduled + 1))
+    fewest = replace(request, min_count=request.scheduled + 1)
+    decision = decide(question.snapshot, fewest, budget=_BUDGET, profile=question.profile)
     if not isinstance(decision, Placed):
         return []
     to = request.scheduled + len(decision.placements)
@@ -210,8 +218,8 @@ def _lowered_min_count(question: Question) -> list[Object]:
         return []
     known = request.scheduled + len(request.members)
     next_smaller = to + 1 <= known and to + 1 < request.min_count
-    bigger = question.decide(request=replace(request, min_count=to + 1)) if next_smaller else None
-    minimal = isinstance(bigger, Infeasible) or (bigger is None and question.proved)
+    bigger = question.verdict(request=replace(request, min_count=to + 1)) if next_smaller else False
+    minimal = bigger is False and question.proved
     return [_change("lowerMinCount", f"set minCount to {to}, so that {pods(to)} are enough", minimal, to=to)]
 
 
@@ -222,7 +230,7 @@ def _tolerated_taints(question: Question) -> list[Object]:
     shape, found = question.blocked, []
     for taint in _keeping_out(question.snapshot, shape):
         tolerant = shape.with_toleration(Toleration(taint.key, "Equal", taint.value, taint.effect))
-        if isinstance(question.decide(request=question.with_shape(shape, tolerant)), Placed):
+        if question.verdict(request=question.with_shape(shape, tolerant)):
             text = f"tolerate the taint {taint}"
             found.append(_change("tolerate", text, question.proved, taint=str(taint), shape=shape_text(shape)))
     return found
@@ -242,13 +250,13 @@ def _ended_groups(question: Question, groups: Sequence[RunningGroup]) -> list[Ob
     """Running groups whose end would make room: one if one is enough, else a set from which none can be left out."""
     candidates = [group for group in groups if group[0] != question.request.key][:_MOST_GROUPS]
     singles = [(group, _without(question, [group])) for group in candidates]
-    alone = [group for group, decision in singles if isinstance(decision, Placed)]
+    alone = [group for group, fits in singles if fits]
     if alone:
         chosen, minimal = [min(alone, key=lambda group: len(group[1]))], question.proved
     else:
         chosen = _irreducible(question, candidates)
-        minimal = len(chosen) == 2 and all(isinstance(decision, Infeasible) for _, decision in singles)
-    if not chosen:
+        minimal = len(chosen) == 2 and all(fits is False for _, fits in singles)
+    if not 0 < len(chosen) <= _MOST_ENDING:
         return []
     names = [key for key, _ in chosen]
     text = f"wait until {' and '.join(names)} {'ends' if len(names) == 1 else 'end'}"
@@ -256,18 +264,28 @@ def _ended_groups(question: Question, groups: Sequence[RunningGroup]) -> list[Ob
 
 
 def _irreducible(question: Question, candidates: Sequence[RunningGroup]) -> list[RunningGroup]:
-    """A set of groups whose end is enough, without any that is not needed for that; largest groups are spared first."""
-    if len(candidates) < 2 or not isinstance(_without(question, candidates), Placed):
-        return []
-    kept = list(candidates)
-    for group in sorted(candidates, key=lambda group: -len(group[1])):
-        fewer = [each for each in kept if each is not group]
-        if isinstance(_without(question, fewer), Placed):
-            kept = fewer
-    return kept
+    """A set of groups whose end is enough, without any that is not needed for that; large ones are spared first.
+
+    Empty if more than _MOST_ENDING groups would have to end: that is no advice.
+    """
+    by_size = sorted(candidates, key=lambda group: -len(group[1]))
+    few = _enough_together(question, by_size)
+    for group in list(few):
+        fewer = [each for each in few if each is not group]
+        if _without(question, fewer):
+            few = fewer
+    return few
 
 
-def _without(question: Question, groups: Iterable[RunningGroup]) -> Decision:
+def _enough_together(question: Question, by_size: Sequence[RunningGroup]) -> list[RunningGroup]:
+    """The first of the groups, largest first, whose end is enough; empty if _MOST_ENDING of them are not."""
+    for number in range(2, min(len(by_size), _MOST_ENDING) + 1):
+        if _without(question, by_size[:number]):
+            return list(by_size[:number])
+    return []
+
+
+def _without(question: Question, groups: Iterable[RunningGroup]) -> bool | None:
     with question.snapshot.trial() as trial:
         trial.remove(key for _, keys in groups for key in keys)
-        return question.decide(snapshot=trial)
+        return question.verdict(snapshot=trial)

@@ -1,7 +1,7 @@
 """decide: can this group run now, and where. A pure function of a snapshot and a request.
 
 Order of work: quick no (too few members, totals for each shape and resource) → one shape: the exact closed rule →
-several shapes: a set of greedy passes → a proof where the bounds give one → Undecided.
+several shapes: a set of greedy passes → a complete search for small groups → a proof if there is one → Undecided.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from muster.engine.diagnose import diagnose
 from muster.engine.mixed import Attempt, Demand, apply, attempts, demands_of, most_placeable
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Placed, Placement, Undecided
 from muster.engine.profile import Profile
+from muster.engine.search import STEPS_PER_PASS, search
 from muster.engine.snapshot import Snapshot
 
 TOPOLOGY_UNSUPPORTED = "topology constraints are not supported yet"
@@ -25,10 +26,10 @@ def decide(
 ) -> Decision:
     """Places as many members as it can, or says why min_count of them do not fit.
 
-    `budget` is a number of greedy passes (default DEFAULT_BUDGET); each costs about as much as scoring all nodes once a
-    shape. `Infeasible` is only answered with a proof: for members of one shape always, for several shapes if the bounds
-    give one. Identical members get nodes in NodeTable order, so that neighbours in the group are neighbours in the
-    cluster; how many each node gets is what the sequential greedy gives (see `identical`).
+    `budget` is a number of greedy passes, or of searches that cost as much (default DEFAULT_BUDGET). `Infeasible` is
+    only answered with a proof: for members of one shape always, for several shapes if bounds or a complete search give
+    one. Identical members get nodes in NodeTable order, so that neighbours in the group are neighbours in the cluster;
+    how many each node gets is what the sequential greedy gives (see `identical`).
     """
     needed = max(request.min_count - request.scheduled, 0)
     if not request.members:
@@ -39,22 +40,44 @@ def decide(
         return Infeasible(_members_proof(request), _diagnosis(profile, snapshot, request, Attempt(())))
     demands = demands_of(request.members)
     bound, proof = most_placeable(profile, snapshot, demands)
-    best, spent = _best_attempt(profile, snapshot, demands, len(request.members), bound, budget)
+    limit = DEFAULT_BUDGET if budget is None else budget
+    best, spent = _best_attempt(profile, snapshot, demands, len(request.members), bound, limit)
+    if len(best.rows) < bound == len(request.members):
+        found = search(profile, snapshot, demands, (limit - spent) * STEPS_PER_PASS)
+        spent += found.steps // STEPS_PER_PASS
+        best = found.attempt or best
+        if found.proved:
+            bound, proof = bound - 1, f"all ways to place {bound} pods on the nodes were tried, and none holds them all"
     if len(best.rows) >= max(needed, 1):
         return _placed(profile, snapshot, request, best)
     diagnosis = _diagnosis(profile, snapshot, request, best)
     if bound < max(needed, 1):
         return Infeasible(proof or "no pod of the group fits on any node", diagnosis)
-    reason = f"found no placement for {needed} pods in {spent} attempts, and no proof that there is none"
+    reason = f"found no placement for {needed} pods within {spent} units of work, and no proof that there is none"
     return Undecided(spent, reason, diagnosis, _placements(snapshot, request, best))
 
 
+def verdict(
+    snapshot: Snapshot, request: GroupRequest, *, budget: int | None = None, profile: Profile = DEFAULT_PROFILE
+) -> bool | None:
+    """Whether `decide` would answer Placed (True), Infeasible (False) or Undecided (None), without saying where.
+
+    Much cheaper than `decide` for members of one shape: counting room is enough.
+    """
+    shapes = {member.shape for member in request.members}
+    if len(shapes) == 1 and request.topology_key is None:
+        needed = max(request.min_count - request.scheduled, 1)
+        room = int(profile.count(shapes.pop(), snapshot).sum())
+        return min(room, len(request.members)) >= needed
+    decision = decide(snapshot, request, budget=budget, profile=profile)
+    return None if isinstance(decision, Undecided) else isinstance(decision, Placed)
+
+
 def _best_attempt(
-    profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], members: int, bound: int, budget: int | None
+    profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], members: int, bound: int, limit: int
 ) -> tuple[Attempt, int]:
     """The best of the passes and how many were made; stops at one that places all that can be placed."""
     best, spent = Attempt(()), 0
-    limit = DEFAULT_BUDGET if budget is None else budget
     for attempt in attempts(profile, snapshot, demands):
         spent += 1
         best = min(best, attempt, key=lambda each: each.rank) if best.rows else attempt

@@ -18,11 +18,12 @@ class Snapshot:
     """Nodes and what their pods take. Arrays are read-only and shared; nothing of it changes after it was taken.
 
     `requested` int64[N, R], the pods of the node in column `axis.PODS`; `scored` int64[N, 2] cpu and memory as scores
-    count them; `placed`: node name → pod key → what it takes (also of nodes that are not known). `counts` remembers how
-    many pods of a shape fit (by profile and shape), which many groups ask of one snapshot.
+    count them; `placed`: node name → pod key → what it takes (also of nodes that are not known). Two notes are kept
+    with it: `counts`, how many pods of a shape fit (by rules and shape), which many groups ask of one snapshot, and
+    `where`, the node of each pod, once somebody asked.
     """
 
-    __slots__ = ("counts", "placed", "ports", "requested", "scored", "table")
+    __slots__ = ("counts", "placed", "ports", "requested", "scored", "table", "where")
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Snapshot:
         self.ports = ports
         self.placed = placed
         self.counts: dict[object, Ints] = {}
+        self.where: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self.table)
@@ -80,6 +82,7 @@ class Trial(Snapshot):
         requested, scored = base.requested.copy(order="K"), base.scored.copy(order="K")
         super().__init__(base.table, requested, scored, base.ports.copy(), base.placed)
         self.counts = dict(base.counts)
+        self.where = base.where
 
     def place(self, usage: Usage, row: int, count: int = 1) -> None:
         """Adds `count` pods that take this to the node of that row (removes them, if negative)."""
@@ -97,17 +100,23 @@ class Trial(Snapshot):
 
     def remove(self, keys: Iterable[str]) -> None:
         """Takes running pods away; keys that no node has are ignored."""
-        wanted = set(keys)
+        self.counts.clear()
         placed = dict(self.placed)
-        for node, pods in self.placed.items():
-            gone = wanted & pods.keys()
-            if not gone:
+        for key in keys:
+            node = self._where().get(key)
+            pods = placed.get(node or "", {})
+            if node is None or key not in pods:
                 continue
-            row = self.table.index.get(node)
-            for key in gone if row is not None else ():
-                self.place(pods[key], int(row or 0), -1)
-            placed[node] = {key: usage for key, usage in pods.items() if key not in gone}
+            placed[node] = {other: usage for other, usage in pods.items() if other != key}
+            if (row := self.table.index.get(node)) is not None:
+                add_usage(self.axis, self.requested, self.scored, self.ports, row, pods[key], -1)
         self.placed = placed
+
+    def _where(self) -> dict[str, str]:
+        """Pod key → node, made once a snapshot and shared by its trials."""
+        if not self.where:
+            self.where.update((key, node) for node, pods in self.placed.items() for key in pods)
+        return self.where
 
     def close(self) -> None:
         """Makes the trial unusable: its arrays are given up."""
