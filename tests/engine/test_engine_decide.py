@@ -143,7 +143,7 @@ def test_mixed_group_that_no_greedy_order_places_is_found_by_the_search() -> Non
 def test_mixed_group_within_all_totals_is_proved_infeasible_by_the_search() -> None:
     state = cluster(5, 5)
 
-    decision = decide(state.snapshot(), ask(state, [make_pod(gpu=2), make_pod(gpu=3), make_pod(gpu=4)], 3))
+    decision = decide(state.snapshot(), ask(state, [make_pod(gpu=4), make_pod(gpu=4), make_pod(gpu=2)], 3))
 
     assert isinstance(decision, Infeasible)
     assert decision.proof == "all ways to place 3 pods on the nodes were tried, and none holds them all"
