@@ -22,6 +22,8 @@ from muster.controllers.state import State
 BATCH_S = 1.0
 """Changes of pods are gathered for so long before their Job is looked at."""
 
+_UID_LABEL = "batch.kubernetes.io/controller-uid"
+
 _ORPHAN = "orphan "
 """Begins the keys of pods that may have to lose their finalizer because their Job is gone or finished."""
 
@@ -87,7 +89,7 @@ class JobController:
                 yield key_of(job)
         elif labels := pod["metadata"].get("labels"):
             for job in state[JOBS].in_namespace(namespace_of(pod)):
-                if not is_finished(job) and selector_of(job).matches(labels):
+                if not is_finished(job) and _may_select(job, labels) and selector_of(job).matches(labels):
                     yield key_of(job)
 
     def reconcile(self, key: str, state: State, now: float) -> Result:
@@ -117,6 +119,11 @@ class JobController:
         workloads = state[self._api.workloads].in_namespace(namespace)
         groups = state[self._api.groups].controlled_by(uid_of(job))
         return plan_group(job, JobSpec.of(job), pods, workloads, groups, self._api)
+
+
+def _may_select(job: Object, labels: Object) -> bool:
+    """Whether it is worth to evaluate the Job's selector: a generated one asks for the Job's uid."""
+    return bool(job["spec"].get("manualSelector")) or labels.get(_UID_LABEL) == uid_of(job)
 
 
 def _controlling_jobs(obj: Object) -> Iterator[str]:
