@@ -53,5 +53,5 @@ def test_each_act_is_the_simulation_that_its_command_runs(
 def test_the_story_reads_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo"]) == 0
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
-    for text in ("deadlock", "red", "blue", "holds", "done", "green", "waits, because", "→"):
+    for text in ("deadlock", "red", "blue", "holds", "done", "green", "waits: ", "→"):
         assert text in out

@@ -18,7 +18,6 @@ from muster.cli.durations import format_duration
 from muster.cli.errors import BadInput
 from muster.cli.inputs import read_manifests
 from muster.cli.options import Output, Write
-from muster.cli.output import console as standard_console
 from muster.cli.output import emit, error_console
 from muster.cli.report_view import change_text
 from muster.simulator.options import ClusterOptions
@@ -27,6 +26,7 @@ from muster.simulator.run import simulate
 
 EXAMPLES = Path("examples/demo")
 UNTIL_S = 24 * 3600.0
+STORY_WIDTH = 110
 DEFAULT_SEED = 0
 """One with which the pods of the two jobs meet half and half."""
 
@@ -62,7 +62,7 @@ def demo(*, seed: int = DEFAULT_SEED, output: Output = "table", write: Write = N
     """
     examples = find_examples()
     is_story = output == "table" and write is None
-    screen = standard_console() if is_story else error_console()
+    screen = story_console() if is_story else error_console()
     acts = []
     for number, act in enumerate(ACTS, start=1):
         if is_story:
@@ -91,6 +91,12 @@ def find_examples() -> Path:
         if (place / EXAMPLES / ACTS[0].files[0]).is_file():
             return place / EXAMPLES
     raise BadInput(f"{EXAMPLES} is not in {root}: run muster demo in a clone of the project")
+
+
+def story_console() -> Console:
+    """Standard output, not wider than is good to read."""
+    console = Console(highlight=False)
+    return Console(highlight=False, width=min(console.width, STORY_WIDTH) if console.is_terminal else STORY_WIDTH)
 
 
 def play(act: Act, examples: Path, seed: int, on_progress: LiveView | None = None) -> Object:
@@ -173,7 +179,7 @@ def _after_refusal(outcome: Object) -> list[str]:
         explanation = group["explanation"]
         if not explanation:
             continue
-        lines.append(f"[bold]{job_name(group)}[/] takes no GPU and waits, because {explanation['summary']}.")
+        lines.append(f"[bold]{job_name(group)}[/] takes no GPU and waits: {explanation['summary']}.")
         if explanation["changes"]:
             lines.append("It would start with one of these changes, each of them checked:")
         lines += [f"  [green]→[/] {change_text(change)}" for change in explanation["changes"]]

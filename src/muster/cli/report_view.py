@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -21,7 +22,6 @@ STATE_STYLES = {
     "Unschedulable": "red",
     "Failed": "red",
 }
-PHASE_STYLES = {"Succeeded": "green", "Running": "green", "Pending": "yellow", "Failed": "red"}
 SHOWN_PODS = 50
 SHOWN_NODES = 30
 
@@ -29,32 +29,28 @@ SHOWN_NODES = 30
 def draw(report: Object, console: Console, *, events: bool = False, everything: bool = False) -> None:
     """Print groups, pods, nodes and evictions, events if asked for; long lists are cut unless `everything`."""
     console.print(headline(report))
-    console.print(groups_table(report["groups"]))
+    _section(console, groups_table, report["groups"])
     for group in report["groups"]:
         for line in explanation_lines(group):
             console.print(line)
-    console.print(_cut(pods_table, report["pods"], SHOWN_PODS, "pods", everything))
-    console.print(_cut(nodes_table, report["nodes"], SHOWN_NODES, "nodes", everything))
-    if report["evictions"]:
-        console.print(evictions_table(report["evictions"]))
-    if events:
-        console.print(events_table(report["events"]))
+    of_groups = frozenset(group["message"] for group in report["groups"] if group["message"])
+    draw_pods = partial(pods_table, of_groups=of_groups)
+    _section(console, draw_pods, report["pods"], None if everything else SHOWN_PODS)
+    _section(console, nodes_table, report["nodes"], None if everything else SHOWN_NODES)
+    _section(console, evictions_table, report["evictions"])
+    _section(console, events_table, report["events"] if events else [])
     for violation in report["invariants"]["violations"]:
         console.print(Text(f"Violated: {violation['invariant']}: {violation['text']}", style="bold red"))
 
 
 def headline(report: Object) -> Text:
-    """One sentence: how long, and how many groups came to what."""
-    counts: dict[str, int] = {}
-    for group in report["groups"]:
-        counts[group["state"]] = counts.get(group["state"], 0) + 1
+    """One sentence: how long it took, and what became of how many groups and pods."""
     text = Text(f"After {format_duration(report['time_s'])}: ", style="bold")
-    if not counts:
-        return text.append("nothing to run")
-    for index, (state, count) in enumerate(sorted(counts.items())):
-        text.append(", " if index else "")
-        text.append(f"{count} {state}", style=STATE_STYLES.get(state, ""))
-    return text
+    if not report["pods"] and not report["groups"]:
+        return text.append("there was nothing to run")
+    if report["groups"]:
+        text.append("groups: ").append_text(_counts([group["state"] for group in report["groups"]])).append("; ")
+    return text.append("pods: ").append_text(_counts([pod["phase"] for pod in report["pods"]]))
 
 
 def groups_table(groups: Objects) -> Table:
@@ -69,7 +65,7 @@ def groups_table(groups: Objects) -> Table:
             f"{group['scheduled']} of {group['members']}",
             str(group["min_count"]),
             _moment(group["first_scheduled_s"]),
-            "" if state in ("Succeeded", "Running") else reason_text(group),
+            "see below" if group.get("explanation") else reason_text(group),
         )
     return table
 
@@ -89,8 +85,8 @@ def change_text(change: Object) -> str:
     return f"{change['text']} (nothing less is enough)" if change.get("minimal") else str(change["text"])
 
 
-def pods_table(pods: Objects) -> Table:
-    """Pods: where each runs or why it waits."""
+def pods_table(pods: Objects, of_groups: frozenset[str] = frozenset()) -> Table:
+    """Pods: where each runs or why it waits; what is said of its group already (`of_groups`) is not repeated."""
     table = _table("Pods", ("pod", "group", "node", "phase", "scheduled", "finished", "why"))
     for pod in pods:
         phase = pod["phase"]
@@ -98,10 +94,10 @@ def pods_table(pods: Objects) -> Table:
             qualified(pod),
             pod["group"] or "",
             pod["node"] or "",
-            Text(phase, style=PHASE_STYLES.get(phase, "")),
+            Text(phase, style=STATE_STYLES.get(phase, "")),
             _moment(pod["scheduled_s"]),
             _moment(pod["finished_s"]),
-            "" if pod["node"] else reason_text(pod),
+            "" if pod["node"] else "see its group" if pod["message"] in of_groups else reason_text(pod),
         )
     return table
 
@@ -154,13 +150,23 @@ def reason_text(item: Object) -> str:
     return str(item.get("message") or item.get("reason") or "")
 
 
-def _cut(
-    draw_table: Callable[[Objects], Table], items: Objects, limit: int, noun: str, everything: bool
-) -> RenderableType:
-    if everything or len(items) <= limit:
-        return draw_table(items)
-    hint = Text(f"… and {len(items) - limit} more {noun} (--all shows them)", style="dim")
-    return Group(draw_table(items[:limit]), hint)
+def _section(
+    console: Console, draw_table: Callable[[Objects], Table], items: Objects, limit: int | None = None
+) -> None:
+    if not items:
+        return
+    console.print()
+    console.print(draw_table(items[:limit]))
+    if limit is not None and len(items) > limit:
+        console.print(f"… and {len(items) - limit} more (--all shows them)", style="dim")
+
+
+def _counts(states: Sequence[str]) -> Text:
+    """`3 Running, 1 Failed`, in the colours of the states; `none` without any."""
+    text = Text()
+    for state in sorted(set(states)):
+        text.append(", " if text else "").append(f"{states.count(state)} {state}", style=STATE_STYLES.get(state, ""))
+    return text or Text("none")
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:
