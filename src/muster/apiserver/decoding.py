@@ -206,7 +206,7 @@ def _found(value: JSON) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):
-        return f"number {value}" if isinstance(value, int) and abs(value) > 2**31 else "number"
+        return "number"
     if isinstance(value, str):
         return "string"
     return "array" if isinstance(value, list) else "object"
@@ -241,7 +241,8 @@ def _integer(format_: str) -> Decode:
     def decode(value: JSON, unknown: Unknown) -> JSON:
         if type(value) is int and low <= value <= high:
             return value
-        raise WrongValue(_found(value), type_)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        raise WrongValue(f"number {value}" if is_number else _found(value), type_)
 
     return decode
 

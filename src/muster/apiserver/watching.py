@@ -92,7 +92,8 @@ class Watcher:
         """The batches, an empty one whenever a bookmark is due, until the watch's time is over."""
         loop = asyncio.get_running_loop()
         end_s = self._clock.now() + self._timeout_s if self._timeout_s else None
-        mark_s = _next_mark(self._clock.now(), self._interval_s, end_s)
+        last_s = _last_mark(self._clock.now(), end_s)
+        mark_s = _next_mark(self._clock.now(), self._interval_s, last_s)
         reading: asyncio.Task[Events] | None = None
         try:
             while True:
@@ -102,7 +103,7 @@ class Watcher:
                     return
                 # A batch that has been taken but not sent must go out before a bookmark that covers it.
                 if mark_s is not None and now >= mark_s and not (reading is not None and reading.done()):
-                    mark_s = _next_mark(now, self._interval_s, end_s)
+                    mark_s = _next_mark(now, self._interval_s, last_s)
                     yield []
                     continue
                 if reading is None:
@@ -155,14 +156,18 @@ class Watcher:
         return WatchEvent("BOOKMARK", {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
 
 
-def _next_mark(now: float, interval_s: float, end_s: float | None) -> float | None:
-    """When the next bookmark is due: after the interval, or shortly before the watch ends."""
+def _next_mark(now: float, interval_s: float, last_s: float | None) -> float | None:
+    """When the next bookmark is due: after the interval, or at the last moment for one."""
     if not interval_s:
         return None
-    if end_s is None or now + interval_s < end_s - LAST_BOOKMARK_S:
+    if last_s is None or now + interval_s < last_s:
         return now + interval_s
-    last_s = max(end_s - LAST_BOOKMARK_S, (now + end_s) / 2)
-    return last_s if last_s < end_s - 0.5 else None
+    return last_s if now < last_s else None
+
+
+def _last_mark(now: float, end_s: float | None) -> float | None:
+    """The moment of the last bookmark: shortly before the watch ends."""
+    return max(end_s - LAST_BOOKMARK_S, (now + end_s) / 2) if end_s is not None else None
 
 
 class _Ended(Exception):
