@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -85,7 +86,10 @@ def run(lines: Sequence[Object], seed: int | None) -> Iterable[Outcome]:
 
 def run_scenario(scenario: Object, unit: str) -> Outcome:
     """Replay one scenario and compare all its states."""
-    found = run_virtual(lambda clock: _Replay(scenario, clock).run())
+    try:
+        found = run_virtual(lambda clock: _Replay(scenario, clock).run())
+    except Exception as error:  # one scenario that breaks something must not hide the others
+        found = [Difference("replay", "ends", "".join(traceback.format_exception(error)))]
     return Outcome(unit, scenario["family"], tuple(found), _facts(scenario))
 
 
