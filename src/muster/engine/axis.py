@@ -28,10 +28,10 @@ class ResourceAxis:
 
     def extended(self, names: Iterable[str]) -> ResourceAxis:
         """An axis that has these names too; itself if nothing is new."""
-        new = [name for name in dict.fromkeys(names) if name not in self.columns]
+        new = [name for name in names if name not in self.columns]
         if not new:
             return self
-        joined = (*self.names, *new)
+        joined = (*self.names, *dict.fromkeys(new))
         return ResourceAxis(joined, {name: column for column, name in enumerate(joined)})
 
     def vector(self, amounts: Iterable[tuple[str, int]], *, pods: int = 0) -> Ints:

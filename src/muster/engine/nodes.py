@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -34,12 +35,12 @@ class NodeRecord:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     images: tuple[tuple[str, int], ...] = ()
+    order: tuple[str, str, str, str] = field(init=False, repr=False, compare=False)
+    """The sort key of NodeTable order; at a tie of scores the first in this order wins."""
 
-    @property
-    def order(self) -> tuple[str, str, str, str]:
-        """The sort key of NodeTable order; at a tie of scores the first in this order wins."""
-        labels = self.labels
-        return labels.get(ZONE_LABEL, ""), labels.get(BLOCK_LABEL, ""), labels.get(RACK_LABEL, ""), self.name
+    def __post_init__(self) -> None:
+        domains = [self.labels.get(key, "") for key in (ZONE_LABEL, BLOCK_LABEL, RACK_LABEL)]
+        object.__setattr__(self, "order", (*domains, self.name))
 
 
 def parse_node(node: Object) -> NodeRecord:
@@ -81,7 +82,7 @@ class LabelColumn:
 
 @dataclass(frozen=True, slots=True)
 class NodeTable:
-    """All nodes in order; immutable. `sets[set_ids[i]]` is what node i shares with others like it.
+    """All nodes in order; immutable. `taint_sets[taint_ids[i]]` are the taints of node i, `images` likewise.
 
     `memo` keeps what depends on this table and a shape alone (masks, static scores); it lives and dies with the table.
     """
@@ -94,7 +95,7 @@ class NodeTable:
     taint_ids: Ints32
     taint_sets: tuple[tuple[Taint, ...], ...]
     image_ids: Ints32
-    image_sets: tuple[dict[str, int], ...]
+    images: tuple[tuple[tuple[str, int], ...], ...]
     columns: dict[str, LabelColumn] = field(default_factory=dict)
     memo: dict[object, object] = field(default_factory=dict)
 
@@ -121,48 +122,67 @@ class NodeTable:
 
 
 def build_table(records: Iterable[NodeRecord], axis: ResourceAxis, old: NodeTable | None = None) -> NodeTable:
-    """The table of these nodes, sorted. Rows of records that `old` has already are copied from it.
+    """The table of these nodes, sorted. What `old` has of the same records is copied, so that few changes cost little.
 
     `axis` must have every resource that a record names.
     """
-    ordered = tuple(sorted(records, key=lambda record: record.order))
+    before = _EMPTY if old is None else old
+    ordered = tuple(sorted(records, key=attrgetter("order")))
     index = {record.name: row for row, record in enumerate(ordered)}
-    allocatable = _allocatable(ordered, axis, old)
-    unschedulable = np.array([record.unschedulable for record in ordered], dtype=np.bool_)
-    taint_ids, taint_sets = _interned([record.taints for record in ordered])
-    image_ids, image_sets = _interned([record.images for record in ordered])
+    sources = np.array([_same_row(before, record) for record in ordered], dtype=np.int64)
+    kept, new = np.flatnonzero(sources >= 0), np.flatnonzero(sources < 0).tolist()
+    taint_ids, taint_sets = _interned(ordered, _taints, before.taint_ids[sources[kept]], before.taint_sets, kept, new)
+    image_ids, images = _interned(ordered, _images, before.image_ids[sources[kept]], before.images, kept, new)
+    allocatable = zeros(len(ordered), len(axis))
+    allocatable[kept, : before.allocatable.shape[1]] = before.allocatable[sources[kept]]
+    unschedulable = np.zeros(len(ordered), dtype=np.bool_)
+    unschedulable[kept] = before.unschedulable[sources[kept]]
+    for row in new:
+        unschedulable[row] = ordered[row].unschedulable
+        for name, amount in ordered[row].allocatable:
+            allocatable[row, axis.columns[name]] = amount
     for array in (allocatable, unschedulable, taint_ids, image_ids):
         frozen(array)
-    images = tuple(dict(entries) for entries in image_sets)
     return NodeTable(ordered, index, axis, allocatable, unschedulable, taint_ids, taint_sets, image_ids, images)
 
 
-def carried(table: NodeTable, old: NodeTable) -> tuple[Ints, Ints]:
-    """(rows of `table`, rows of `old`) of the nodes that both have, matched by name."""
-    pairs = [(row, old.index.get(record.name, -1)) for row, record in enumerate(table.records)]
-    both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    both = both[both[:, 1] >= 0]
-    return both[:, 0], both[:, 1]
+def rows_in(table: NodeTable, old: NodeTable) -> Ints:
+    """int64[N]: the row that each node of `table` has in `old`, -1 where it has none; matched by name."""
+    index = old.index
+    return np.array([index.get(record.name, -1) for record in table.records], dtype=np.int64)
 
 
-def _allocatable(records: Sequence[NodeRecord], axis: ResourceAxis, old: NodeTable | None) -> Ints:
-    rows = zeros(len(records), len(axis))
-    known: dict[int, int] = {} if old is None else {id(record): row for row, record in enumerate(old.records)}
-    sources = [known.get(id(record), -1) for record in records]
-    if old is not None and known:
-        copied = np.array(sources, dtype=np.int64)
-        kept = np.flatnonzero(copied >= 0)
-        rows[kept, : old.allocatable.shape[1]] = old.allocatable[copied[kept]]
-    columns = axis.columns
-    for row, source in enumerate(sources):
-        if source < 0:
-            for name, amount in records[row].allocatable:
-                rows[row, columns[name]] = amount
-    return rows
+def _same_row(table: NodeTable, record: NodeRecord) -> int:
+    """The row of this very record in the table, or -1."""
+    row = table.index.get(record.name, -1)
+    return row if row >= 0 and table.records[row] is record else -1
 
 
-def _interned(values: Sequence[tuple[T, ...]]) -> tuple[Ints32, tuple[tuple[T, ...], ...]]:
-    """Ids of equal values, and the distinct values in the order of their ids."""
-    known: dict[tuple[T, ...], int] = {}
-    ids = [known.setdefault(value, len(known)) for value in values]
-    return np.array(ids, dtype=np.int32), tuple(known)
+def _taints(record: NodeRecord) -> tuple[Taint, ...]:
+    return record.taints
+
+
+def _images(record: NodeRecord) -> tuple[tuple[str, int], ...]:
+    return record.images
+
+
+def _interned(
+    records: Sequence[NodeRecord],
+    value_of: Callable[[NodeRecord], tuple[T, ...]],
+    kept_ids: Ints32,
+    kept_values: tuple[tuple[T, ...], ...],
+    kept: Ints,
+    new: Sequence[int],
+) -> tuple[Ints32, tuple[tuple[T, ...], ...]]:
+    """Ids of equal values, and the distinct values by id. The rows `kept` have ids already, the rows `new` get them."""
+    known = {value: place for place, value in enumerate(kept_values)}
+    ids = np.zeros(len(records), dtype=np.int32)
+    ids[kept] = kept_ids
+    ids[new] = [known.setdefault(value_of(records[row]), len(known)) for row in new]
+    used, dense = np.unique(ids, return_inverse=True)
+    values = tuple(known)
+    return dense.reshape(-1).astype(np.int32), tuple(values[place] for place in used.tolist())
+
+
+_NONE = np.zeros(0, dtype=np.int32)
+_EMPTY = NodeTable((), {}, ResourceAxis(), zeros(0, 0), np.zeros(0, dtype=np.bool_), _NONE, (), _NONE, ())

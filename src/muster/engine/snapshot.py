@@ -9,7 +9,7 @@ import numpy as np
 
 from muster.engine.arrays import Ints, frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
-from muster.engine.nodes import NodeRecord, NodeTable, build_table, carried
+from muster.engine.nodes import NodeRecord, NodeTable, build_table, rows_in
 from muster.engine.ports import PortTable
 from muster.engine.requests import Usage
 
@@ -129,16 +129,16 @@ def moved_usage(old: Snapshot, table: NodeTable) -> tuple[Ints, Ints, PortTable]
 
     Rows of nodes that both tables have are copied, rows of new nodes are summed from the pods that wait for them.
     """
-    rows, old_rows = carried(table, old.table)
+    sources = rows_in(table, old.table)
+    rows = np.flatnonzero(sources >= 0)
+    old_rows = sources[rows]
     requested, scored = zeros(len(table), len(table.axis)), zeros(len(table), 2)
     requested[rows] = widened(old.requested, len(table.axis))[old_rows]
     scored[rows] = old.scored[old_rows]
     ports = old.ports.moved(len(table), rows, old_rows)
-    known = old.table.index
-    for row, record in enumerate(table.records):
-        if record.name not in known and record.name in old.placed:
-            for usage in old.placed[record.name].values():
-                add_usage(table.axis, requested, scored, ports, row, usage, 1)
+    for row in np.flatnonzero(sources < 0).tolist():
+        for usage in old.placed.get(table.records[row].name, {}).values():
+            add_usage(table.axis, requested, scored, ports, row, usage, 1)
     return requested, scored, ports
 
 

@@ -42,7 +42,7 @@ class ImageLocality:
 
 def _contribution(table: NodeTable, image: str) -> Ints:
     """int64[N]: what an image adds on the nodes that have it."""
-    sizes = np.array([images.get(image, -1) for images in table.image_sets], dtype=np.int64)[table.image_ids]
+    sizes = np.array([dict(images).get(image, -1) for images in table.images], dtype=np.int64)[table.image_ids]
     present = sizes >= 0
     spread = float(np.count_nonzero(present)) / max(len(table), 1)
     return np.where(present, (sizes * spread).astype(np.int64), 0)
