@@ -71,6 +71,18 @@ def test_scheduled_members_count_towards_min_count() -> None:
     assert len(nodes_of(decide(state.snapshot(), request))) == 2
 
 
+def test_group_that_has_enough_is_never_infeasible() -> None:
+    state = cluster(2)
+    request = ask(state, [make_pod(gpu=4)], 2, scheduled=2)
+
+    decision = decide(state.snapshot(), request)
+
+    assert isinstance(decision, Placed)
+    assert decision.unplaced == ("default/p0",)
+    assert decision.diagnosis is not None
+    assert decision.diagnosis.text() == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+
+
 def test_group_with_too_few_members_is_infeasible() -> None:
     state = cluster(8)
 

@@ -48,10 +48,10 @@ def decide(
         best = found.attempt or best
         if found.proved:
             bound, proof = bound - 1, f"all ways to place {bound} pods on the nodes were tried, and none holds them all"
-    if len(best.rows) >= max(needed, 1):
+    if len(best.rows) >= needed:
         return _placed(profile, snapshot, request, best)
     diagnosis = _diagnosis(profile, snapshot, request, best)
-    if bound < max(needed, 1):
+    if bound < needed:
         return Infeasible(proof or "no pod of the group fits on any node", diagnosis)
     reason = f"found no placement for {needed} pods within {spent} units of work, and no proof that there is none"
     return Undecided(spent, reason, diagnosis, _placements(snapshot, request, best))
@@ -66,7 +66,7 @@ def verdict(
     """
     shapes = {member.shape for member in request.members}
     if len(shapes) == 1 and request.topology_key is None:
-        needed = max(request.min_count - request.scheduled, 1)
+        needed = request.min_count - request.scheduled
         room = int(profile.count(shapes.pop(), snapshot).sum())
         return min(room, len(request.members)) >= needed
     decision = decide(snapshot, request, budget=budget, profile=profile)

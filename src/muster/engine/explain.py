@@ -41,6 +41,8 @@ def explain(
             return _explanation(_placed_text(decision), None, [])
         all_of_them = _summary(snapshot, request, decision, profile)
         summary = f"placed {placed} of {len(request.members)} pods, which is enough; in all it {all_of_them}"
+        if not placed:
+            summary = f"has enough pods; for the others it {all_of_them}"
     else:
         summary = _summary(snapshot, request, decision, profile)
     question = Question(snapshot, request, profile, isinstance(decision, Infeasible), decision.diagnosis, not enough)
