@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from muster.api.codec import Object
@@ -11,6 +12,27 @@ from muster.apiserver.options import ServerOptions
 from muster.apiserver.request import User
 from muster.apiserver.store.protocol import Store
 from muster.clock import rfc3339
+
+
+@dataclass(slots=True)
+class Notes:
+    """What one server remembers between requests to save work. `writes`: how often each storage was written;
+    `kept`: values with the number of writes that they were made at."""
+
+    writes: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, tuple[int, Object | None]] = field(default_factory=dict)
+
+    def wrote(self, storage: str) -> None:
+        """Something under this storage changed."""
+        self.writes[storage] = self.writes.get(storage, 0) + 1
+
+    def remember(self, name: str, storage: str, make: Callable[[], Object | None]) -> Object | None:
+        """The value of that name; made anew only after something under `storage` was written."""
+        writes = self.writes.get(storage, 0)
+        found = self.kept.get(name)
+        if found is None or found[0] != writes:
+            found = self.kept[name] = (writes, make())
+        return found[1]
 
 
 @dataclass(slots=True)
@@ -24,6 +46,7 @@ class Context:
     user: User
     version: str
     types: Types
+    notes: Notes
     field_validation: str = "Warn"
     dry_run: bool = False
     is_new: bool = False

@@ -17,6 +17,8 @@ from muster.apiserver.schema import Schema, schema_for
 
 Unknown: TypeAlias = list[list[str]]
 Decode: TypeAlias = Callable[[JSON, Unknown], JSON]
+_Field: TypeAlias = tuple[type | None, Decode, bool]
+"""Of a field: the type whose values stand as they are, its decoder, whether an empty value is left out."""
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1), "": (-(2**63), 2**63 - 1)}
@@ -87,8 +89,8 @@ class Decoders:
         return _copy
 
     def _struct(self, schema: Schema) -> Decode:
-        fields = {name: (child, _is_collection(child)) for name, child in schema.fields.items()}
-        decoders: dict[str, tuple[Decode, bool]] = {}
+        fields = schema.fields
+        decoders: dict[str, _Field] = {}
         struct = schema.name.rpartition(".")[2]
         is_kind = "apiVersion" in fields and "kind" in fields
 
@@ -100,19 +102,19 @@ class Decoders:
                 entry = decoders.get(key)
                 if entry is None:
                     known = fields.get(key)
-                    if known is None:
-                        if not (is_kind and key in ("apiVersion", "kind")):
-                            unknown.append([key])
-                            continue
-                        entry = (_string, False)
-                    else:
-                        entry = (self.of(known[0]), known[1])
-                    decoders[key] = entry
+                    if known is None and not (is_kind and key in ("apiVersion", "kind")):
+                        unknown.append([key])
+                        continue
+                    entry = decoders[key] = self._field(known)
+                leaf, decode_item, drops_empty = entry
                 if item is None:
+                    continue
+                if type(item) is leaf:
+                    result[key] = item
                     continue
                 before = len(unknown)
                 try:
-                    decoded = entry[0](item, unknown)
+                    decoded = decode_item(item, unknown)
                 except WrongValue as error:
                     error.path.append(key)
                     if not error.struct:
@@ -121,15 +123,21 @@ class Decoders:
                 if len(unknown) > before:
                     for path in unknown[before:]:
                         path.append(key)
-                if decoded or not entry[1]:
+                if decoded or not drops_empty:
                     result[key] = decoded
             return result
 
         return decode
 
+    def _field(self, schema: Schema | None) -> _Field:
+        """How to decode a field; apiVersion and kind of an object are texts without a schema."""
+        decode = self.of(schema) if schema is not None else _string
+        leaf = str if decode is _string else bool if decode is _boolean else None
+        return leaf, decode, schema is not None and _is_collection(schema)
+
     def _map(self, schema: Schema) -> Decode:
         assert schema.values is not None
-        decode_value = self.of(schema.values)
+        leaf, decode_value, _ = self._field(schema.values)
 
         def decode(value: JSON, unknown: Unknown) -> JSON:
             if type(value) is not dict:
@@ -137,6 +145,9 @@ class Decoders:
             result: Object = {}
             for key, item in value.items():
                 if item is None:
+                    continue
+                if type(item) is leaf:
+                    result[key] = item
                     continue
                 before = len(unknown)
                 result[key] = decode_value(item, unknown)

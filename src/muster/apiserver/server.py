@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from muster.api.codec import JSON, Object
 from muster.apiserver import bodies
-from muster.apiserver.context import Context
+from muster.apiserver.context import Context, Notes
 from muster.apiserver.decoding import Types
 from muster.apiserver.errors import StatusError, failure, internal, method_not_allowed
 from muster.apiserver.options import ServerOptions
@@ -38,6 +38,7 @@ class ApiServer:
         self._clock = clock
         self._rng = rng
         self._types = Types(self.options.emulate or "")
+        self._notes = Notes()
         self._verbs = Verbs(store)
         self._bootstrap()
 
@@ -88,7 +89,14 @@ class ApiServer:
 
     def _context(self, request: ApiRequest, served: Served) -> Context:
         return Context(
-            self.store, self._clock.now(), self._rng, self.options, request.user, served.resource.version, self._types
+            self.store,
+            self._clock.now(),
+            self._rng,
+            self.options,
+            request.user,
+            served.resource.version,
+            self._types,
+            self._notes,
         )
 
     def _dispatch(self, ctx: Context, request: ApiRequest, route: Route, served: Served) -> JSON:

@@ -5,9 +5,7 @@ Source of the order of steps: apiserver `pkg/registry/generic/registry/store.go`
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from muster.api.codec import JSON, Object, Objects, copy_object, dumps
+from muster.api.codec import JSON, Object, Objects, dumps
 from muster.apiserver import deletion, errors, listing, metadata
 from muster.apiserver.admission import namespace_lifecycle
 from muster.apiserver.applying import apply
@@ -87,7 +85,7 @@ class Verbs:
             raise errors.already_exists(resource_name(served), meta["name"])
         if ctx.dry_run:
             return obj
-        return shown_as(served, self.store.put(key, _stored_as(served, obj, None), expected=0))
+        return shown_as(served, self._put(ctx, served, key, _stored_as(served, obj, None)))
 
     def update(self, ctx: Context, served: Served, namespace: str, name: str, new: Object) -> Object:
         """Replace an object by `new`, which is changed on the way."""
@@ -185,12 +183,12 @@ class Verbs:
         key = served.key(old_meta.get("namespace", ""), old_meta["name"])
         if deletion.is_finished(following, served.strategy):
             if not ctx.dry_run:
-                self.store.delete(key)
+                self._remove(ctx, served, key)
             return shown_as(served, following)
         if ctx.dry_run:
             return new
         following = {**following, "metadata": {**following["metadata"]}}
-        return shown_as(served, self.store.put(key, following))
+        return shown_as(served, self._put(ctx, served, key, following))
 
     def delete(self, ctx: Context, served: Served, namespace: str, name: str, options: DeleteOptions) -> Object:
         """Begin or complete a deletion; the object, or a Status when it is gone."""
@@ -200,11 +198,11 @@ class Verbs:
         step = deletion.begin(stored, served.strategy, options, ctx)
         key = served.key(namespace, name)
         if step.do == "mark":
-            return shown_as(served, step.obj if ctx.dry_run else self.store.put(key, step.obj))
+            return shown_as(served, step.obj if ctx.dry_run else self._put(ctx, served, key, step.obj))
         if step.do == "keep":
             return shown_as(served, stored)
         if not ctx.dry_run:
-            self.store.delete(key)
+            self._remove(ctx, served, key)
         if served.strategy.returns_deleted:
             return shown_as(served, step.obj)
         return errors.success(resource_name(served), name, stored["metadata"].get("uid", ""))
@@ -226,11 +224,13 @@ class Verbs:
             gone.append(obj)
         return {**answer, "items": gone}
 
-    def modify(self, ctx: Context, served: Served, stored: Object, change: Callable[[Object], None]) -> Object:
-        """Change a copy of a stored object by a rule of a sub-resource and write it, unvalidated."""
-        new = copy_object(shown_as(served, stored))
-        change(new)
-        return self.commit(ctx, served, stored, new)
+    def _put(self, ctx: Context, served: Served, key: str, obj: Object) -> Object:
+        ctx.notes.wrote(served.storage)
+        return self.store.put(key, obj)
+
+    def _remove(self, ctx: Context, served: Served, key: str) -> None:
+        ctx.notes.wrote(served.storage)
+        self.store.delete(key)
 
 
 def uid_conflict(served: Served, key: str, wanted: str, current: str) -> StatusError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.api.codec import Object
+from muster.api.codec import Object, dumps
 from muster.apiserver.context import Context
 from muster.apiserver.fields import FieldError
 from muster.apiserver.registry.poddefaults import (
@@ -18,9 +18,12 @@ from muster.apiserver.registry.poddefaults import (
     merge_label_keys,
     quality_of_service,
 )
-from muster.apiserver.registry.podspec import validate_new_pod, validate_pod_update
+from muster.apiserver.registry.podspec import validate_new_pod, validate_pod_names, validate_pod_update
 from muster.apiserver.registry.priority import resolve_pod_priority
 from muster.apiserver.registry.strategy import Strategy
+
+REMEMBERED = 4096
+"""How many different valid specs are remembered, so that they are not checked again."""
 
 _FIELDS = frozenset(
     (
@@ -87,8 +90,20 @@ class PodStrategy(Strategy):
         if old_class and not (new.get("status") or {}).get("qosClass"):
             new["status"] = {**(new.get("status") or {}), "qosClass": old_class}
 
+    def __init__(self) -> None:
+        self._valid: set[bytes] = set()
+
     def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
-        return validate_new_pod(obj)
+        # Most pods are made from a template: what is alike in them is checked once.
+        alike = dumps({**obj["spec"], "hostname": "", "nodeName": ""})
+        if alike in self._valid:
+            return validate_pod_names(obj["spec"])
+        errors = validate_new_pod(obj)
+        if not errors:
+            if len(self._valid) >= REMEMBERED:
+                self._valid.clear()
+            self._valid.add(alike)
+        return errors
 
     def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
         return validate_pod_update(new, old)

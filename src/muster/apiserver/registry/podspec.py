@@ -137,6 +137,15 @@ def _validate_group(spec: Object, field: str) -> Errors:
     return errors
 
 
+def validate_pod_names(spec: Object, field: str = "spec") -> Errors:
+    """The fields in which pods of one template differ: node and host name, and whether a gate forbids the node."""
+    errors = _validate_name(spec.get("nodeName"), f"{field}.nodeName", subdomain=True)
+    errors += _validate_name(spec.get("hostname"), f"{field}.hostname", subdomain=False)
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        errors.append(forbidden_field("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    return errors
+
+
 def validate_new_pod(pod: Object) -> Errors:
     """What holds for pods beyond their spec."""
     spec = pod["spec"]

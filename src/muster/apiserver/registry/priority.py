@@ -59,9 +59,12 @@ class PriorityClassStrategy(Strategy):
 
 def global_default(ctx: Context) -> Object | None:
     """The class with globalDefault; of several the one with the lowest value."""
-    page = ctx.store.list("/priorityclasses/")
-    found = [entry for entry in page.items if entry.get("globalDefault")]
-    return min(found, key=lambda entry: (entry["value"], entry["metadata"]["name"]), default=None)
+
+    def find() -> Object | None:
+        found = [entry for entry in ctx.store.list("/priorityclasses/").items if entry.get("globalDefault")]
+        return min(found, key=lambda entry: (entry["value"], entry["metadata"]["name"]), default=None)
+
+    return ctx.notes.remember("global default", "priorityclasses", find)
 
 
 def resolve(class_name: str, ctx: Context, of: Qualified, name: str) -> Object | None:
