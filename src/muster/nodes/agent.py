@@ -9,53 +9,24 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from muster.api.codec import Object
-from muster.api.meta import controller_of, is_deleting, key_of, name_of, namespace_of, uid_of
+from muster.api.meta import controller_of, is_deleting, key_of, name_of
 from muster.api.resource import NODES, PODS
 from muster.client.client import Client
 from muster.client.events import EventRecorder
 from muster.client.informer import Change, Informer
-from muster.client.transport import STRATEGIC_MERGE_PATCH, ApiError, ClientError
+from muster.client.transport import STRATEGIC_MERGE_PATCH, ClientError
 from muster.clock import Clock, wait
 from muster.nodes import stages
 from muster.nodes.barriers import Barriers
 from muster.nodes.leases import LEASE_S, NodeLeases
 from muster.nodes.spec import completed, healthy_conditions, is_complete
 from muster.nodes.stages import NEGLIGIBLE_S, Kind, Life, Plan, Stages, load_stages
-from muster.nodes.status import status_of
+from muster.nodes.writer import ENDED_PHASES, PodWriter, Run, SimulatedNode, Spawner
 
 logger = logging.getLogger(__name__)
-
-RETRY_S = 1.0
-ENDED_PHASES = ("Succeeded", "Failed")
-
-
-@dataclass(slots=True)
-class _Run:
-    """A pod on a node of ours."""
-
-    pod: Object
-    plan: Plan
-    life: Life
-    ip: str
-    owner: str
-    dirty: bool = False
-    writing: bool = False
-    is_removed: bool = False
-    """Its removal was asked for; there is nothing left to do."""
-
-
-@dataclass(slots=True)
-class _Node:
-    """A node of ours; while it is not `up`, its pods stand still and nothing is written about them."""
-
-    object: Object
-    host_ip: str
-    up: bool
-    runs: dict[str, _Run]
 
 
 class NodeAgent:
@@ -78,17 +49,18 @@ class NodeAgent:
         self._recorder = recorder
         self._data = data if data is not None else load_stages()
         self._leases = NodeLeases(lease_client if lease_client is not None else client, clock, lease_s)
+        self._tasks = Spawner()
+        self._writer = PodWriter(client, clock, self._data, self._tasks)
         self._pods = Informer(client, clock, PODS)
         self._node_informer = Informer(client, clock, NODES)
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, SimulatedNode] = {}
         self._waiting: dict[str, dict[str, Object]] = {}
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, Run] = {}
         self._barriers = Barriers()
-        self._timers: list[tuple[float, int, _Run, Life]] = []
+        self._timers: list[tuple[float, int, Run, Life]] = []
         self._sequence = 0
         self._waits_until: float | None = None
         self._wake = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._addresses = 0
 
     async def run(self) -> None:
@@ -102,8 +74,7 @@ class NodeAgent:
                 group.create_task(self._leases.run(), name="nodes: leases")
                 group.create_task(self._run_timers(), name="nodes: timers")
         finally:
-            for task in list(self._tasks):
-                task.cancel()
+            self._tasks.cancel()
 
     # Nodes
 
@@ -131,7 +102,7 @@ class NodeAgent:
             now = self._clock.now()
             self._change(run, stages.lose(run.plan, self._data, run.life, now), now)
             if run.dirty:  # it ended just before the node died
-                self._write(run)
+                self._writer.write(run)
             self._consider(run.pod)
         self._take_waiting(name)
 
@@ -147,11 +118,11 @@ class NodeAgent:
 
     def _take_node(self, obj: Object) -> None:
         name = name_of(obj)
-        node = _Node(obj, _address_of(obj) or self._new_host_address(), True, {})
+        node = SimulatedNode(obj, _address_of(obj) or self._new_host_address())
         self._nodes[name] = node
-        self._spawn(self._leases.hold(obj), f"nodes: lease {name}")
+        self._tasks.spawn(self._leases.hold(obj), f"nodes: lease {name}")
         if not is_complete(obj):
-            self._spawn(self._write_node(name), f"nodes: status {name}")
+            self._tasks.spawn(self._write_node(name), f"nodes: status {name}")
         self._take_waiting(name)
 
     def _take_waiting(self, name: str) -> None:
@@ -212,16 +183,16 @@ class NodeAgent:
             now = self._clock.now()
             self._change(run, stages.terminate(run.plan, self._data, run.life, now), now)
             if run.life.kind is Kind.ENDED and not run.is_removed:
-                self._write(run)
+                self._writer.write(run)
 
-    def _start(self, pod: Object, node: _Node) -> _Run:
+    def _start(self, pod: Object, node: SimulatedNode) -> Run:
         now = self._clock.now()
         status = pod.get("status") or {}
         plan = stages.plan_of(pod, self._data)
         owner = controller_of(pod)
-        ip = status.get("podIP") or self._new_address()
+        ip = self._address_for(status.get("podIP"))
         life = Life(Kind.ENDED, 0, None, None, began=now)
-        run = _Run(pod, plan, life, ip, str(owner.get("uid", "")) if owner else "")
+        run = Run(pod, node, plan, life, ip, str(owner.get("uid", "")) if owner else "")
         self._runs[key_of(pod)] = node.runs[key_of(pod)] = run
         if status.get("phase") not in ENDED_PHASES:
             self._report_invalid(run)
@@ -230,20 +201,18 @@ class NodeAgent:
             self._change(run, life, now)
         return run
 
-    def _end_silently(self, run: _Run) -> None:
+    def _end_silently(self, run: Run) -> None:
         self._leave_barrier(run, self._clock.now())
         self._set_life(run, Life(Kind.ENDED, 0, None, None, began=run.life.began))
 
-    def _forget(self, run: _Run) -> None:
+    def _forget(self, run: Run) -> None:
         key = key_of(run.pod)
         self._end_silently(run)
         run.is_removed = True
         del self._runs[key]
-        node = self._nodes.get(run.pod["spec"]["nodeName"])
-        if node is not None:
-            node.runs.pop(key, None)
+        run.node.runs.pop(key, None)
 
-    def _change(self, run: _Run, life: Life, now: float) -> None:
+    def _change(self, run: Run, life: Life, now: float) -> None:
         """Give a pod a new life: its barrier, its timer and its status follow."""
         before = run.life
         if life is before:
@@ -256,15 +225,15 @@ class NodeAgent:
             self._barriers.join(there, key_of(run.pod), run.owner)
             self._settle(run, now)
         self._emit(run, before)
-        self._write(run)
+        self._writer.write(run)
 
-    def _leave_barrier(self, run: _Run, now: float, *, ended_well: bool = False) -> None:
+    def _leave_barrier(self, run: Run, now: float, *, ended_well: bool = False) -> None:
         barrier = stages.waits_at(run.plan, self._data, run.life)
         if barrier is not None:
             self._barriers.leave(barrier, key_of(run.pod), ended_well=ended_well)
             self._settle(run, now)
 
-    def _settle(self, run: _Run, now: float) -> None:
+    def _settle(self, run: Run, now: float) -> None:
         """Let the time of every pod at this pod's barrier count or not, as it now stands."""
         assert run.plan.barrier is not None
         for key in self._barriers.members(run.plan.barrier):
@@ -279,14 +248,21 @@ class NodeAgent:
         number = len(self._nodes) + 1
         return f"172.{16 + (number >> 16 & 15)}.{number >> 8 & 255}.{number & 255}"
 
-    def _new_address(self) -> str:
+    def _address_for(self, present: str | None) -> str:
+        """The address that a pod has, or a new one above all that any pod had."""
+        if present:
+            octets = present.split(".")
+            if octets[0] == "10" and len(octets) == 4:
+                number = int(octets[1]) << 16 | int(octets[2]) << 8 | int(octets[3])
+                self._addresses = max(self._addresses, number)
+            return present
         self._addresses += 1
         number = self._addresses
         return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
 
     # Time
 
-    def _set_life(self, run: _Run, life: Life) -> None:
+    def _set_life(self, run: Run, life: Life) -> None:
         old, new = run.life.deadline, life.deadline
         run.life = life
         if new is not None:
@@ -312,7 +288,7 @@ class NodeAgent:
     def _expire(self, now: float) -> None:
         """Advance all pods whose stage is over. They are found first, because one that ends can stop the time of others
         whose time was up as well."""
-        due: list[_Run] = []
+        due: list[Run] = []
         while self._timers and self._timers[0][0] <= now + NEGLIGIBLE_S:
             _, _, run, life = heapq.heappop(self._timers)
             if run.life is life:
@@ -320,64 +296,9 @@ class NodeAgent:
         for run in due:
             self._change(run, stages.advance(run.plan, self._data, run.life, now), now)
 
-    # Writes
+    # Events
 
-    def _write(self, run: _Run) -> None:
-        run.dirty = True
-        if not run.writing and not run.is_removed:
-            run.writing = True
-            self._spawn(self._write_run(run), f"nodes: pod {key_of(run.pod)}")
-
-    async def _write_run(self, run: _Run) -> None:
-        """Write the newest status until it is written; then remove the pod if it ended and is to go."""
-        try:
-            while run.dirty and self._is_up(run):
-                run.dirty = False
-                await self._write_status(run)
-                if run.life.kind is Kind.ENDED and is_deleting(run.pod) and not run.dirty:
-                    await self._remove(run)
-        finally:
-            run.writing = False
-
-    def _is_up(self, run: _Run) -> bool:
-        node = self._nodes.get(run.pod["spec"]["nodeName"])
-        return node is not None and node.up and not run.is_removed
-
-    async def _write_status(self, run: _Run) -> None:
-        if (run.pod.get("status") or {}).get("phase") in ENDED_PHASES:
-            return
-        node = self._nodes[run.pod["spec"]["nodeName"]]
-        now = self._clock.now()
-        status = status_of(run.pod, run.life, self._data, pod_ip=run.ip, host_ip=node.host_ip, now=now)
-        patch = {"metadata": {"uid": uid_of(run.pod)}, "status": status}
-        namespace, name = namespace_of(run.pod), name_of(run.pod)
-        try:
-            run.pod = await self._client.patch(
-                PODS, namespace, name, patch, type_=STRATEGIC_MERGE_PATCH, subresource="status"
-            )
-        except ClientError as error:
-            await self._retry(run, error)
-
-    async def _remove(self, run: _Run) -> None:
-        if run.pod["metadata"].get("deletionGracePeriodSeconds") == 0:
-            return  # it is only finalizers that keep it
-        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid_of(run.pod)}}
-        try:
-            await self._client.delete(PODS, namespace_of(run.pod), name_of(run.pod), options)
-            run.is_removed = True
-        except ClientError as error:
-            await self._retry(run, error)
-
-    async def _retry(self, run: _Run, error: ClientError) -> None:
-        """After a while write again, unless the pod is gone (the watch will say so) or the server will not have it."""
-        if isinstance(error, ApiError) and (error.is_not_found or error.code in (400, 403, 409, 422)):
-            if not error.is_not_found and not error.is_conflict:
-                logger.error("pod status refused", extra={"pod": key_of(run.pod), "error": str(error)})
-            return
-        await self._clock.sleep(RETRY_S)
-        run.dirty = True
-
-    def _emit(self, run: _Run, before: Life) -> None:
+    def _emit(self, run: Run, before: Life) -> None:
         life = run.life
         starts = life.started is not None and life.started != before.started
         stops = life.kind is Kind.TERMINATING or (life.kind is Kind.ENDED and is_deleting(run.pod))
@@ -387,20 +308,15 @@ class NodeAgent:
             if stops:
                 self._record(run, "Normal", "Killing", f"Stopping container {container['name']}")
 
-    def _report_invalid(self, run: _Run) -> None:
+    def _report_invalid(self, run: Run) -> None:
         for annotation in run.plan.invalid:
             text = f"annotation {annotation} is ignored: its value has no meaning"
             self._record(run, "Warning", "InvalidAnnotation", text)
 
-    def _record(self, run: _Run, type_: str, reason: str, message: str) -> None:
+    def _record(self, run: Run, type_: str, reason: str, message: str) -> None:
         if self._recorder is not None:
             # objects out of a list carry neither kind nor apiVersion
             self._recorder.record({"apiVersion": "v1", "kind": "Pod", **run.pod}, type_, reason, message)
-
-    def _spawn(self, coroutine: Coroutine[object, object, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _begin(plan: Plan, data: Stages, pod: Object, now: float) -> Life:
