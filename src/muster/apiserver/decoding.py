@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeAlias
 
 from muster.api.codec import JSON, Object, copy
@@ -22,6 +23,9 @@ _Field: TypeAlias = tuple[type | None, Decode, bool]
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1), "": (-(2**63), 2**63 - 1)}
+
+
+_canonical = lru_cache(maxsize=4096)(canonical_quantity)
 
 
 class WrongValue(Exception):
@@ -266,7 +270,7 @@ def _int_or_string(value: JSON, unknown: Unknown) -> JSON:
 
 def _quantity(value: JSON, unknown: Unknown) -> JSON:
     try:
-        return canonical_quantity(value)
+        return _canonical(value) if type(value) is str else canonical_quantity(value)
     except QuantityError as error:
         raise WrongValue(str(error)) from error
 

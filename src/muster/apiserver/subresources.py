@@ -18,6 +18,7 @@ from muster.apiserver.registry.poddefaults import default_container
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Served
 from muster.apiserver.verbs import Verbs, resource_name, shown_as
+from muster.client.transport import JSON_PATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,11 @@ def status(call: Call) -> Object:
     stored = call.stored()
     if call.request.method in ("GET", "HEAD"):
         return shown_as(call.served, stored)
-    return call.verbs.write_status(call.ctx, call.served, stored, _written(call, shown_as(call.served, stored)))
+    old = shown_as(call.served, stored)
+    if call.request.method == "PATCH" and bodies.media_type(call.request) != JSON_PATCH:
+        # Nothing but metadata and status can change: the rest need not be decoded anew.
+        old = {key: value for key, value in old.items() if key != "spec"}
+    return call.verbs.write_status(call.ctx, call.served, stored, _written(call, old))
 
 
 def _written(call: Call, old: Object) -> Object:
