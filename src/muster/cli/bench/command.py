@@ -79,15 +79,16 @@ def describe_setting() -> Object:
 def draw(value: Object, console: Console) -> None:
     """Print a table a bench, and the setting below."""
     for result in value["benches"]:
-        console.print(rows_table(f"{result['name']}: {result['about']}", result["rows"]))
+        console.print(f"{result['name']}: {result['about']}", style="bold")
+        console.print(rows_table(result["rows"]))
         console.print()
     setting = ", ".join(f"{key} {item}" for key, item in value["setting"].items())
     console.print(f"Taken with {setting}.", style="dim")
 
 
-def rows_table(title: str, rows: Objects) -> Table:
+def rows_table(rows: Objects) -> Table:
     """A table with the keys of the rows as columns."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    table = Table(box=None, pad_edge=False, header_style="dim")
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for column in columns:
         number = any(isinstance(row.get(column), int | float) for row in rows)
