@@ -252,7 +252,7 @@ class NodeAgent:
         """The address that a pod has, or a new one above all that any pod had."""
         if present:
             octets = present.split(".")
-            if octets[0] == "10" and len(octets) == 4:
+            if octets[0] == "10" and len(octets) == 4 and all(each.isdecimal() for each in octets):
                 number = int(octets[1]) << 16 | int(octets[2]) << 8 | int(octets[3])
                 self._addresses = max(self._addresses, number)
             return present
