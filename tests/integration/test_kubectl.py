@@ -253,3 +253,20 @@ def test_invalid_objects_name_each_field(kubectl: Kubectl, namespace: str) -> No
     assert "spec.schedulingPolicy.gang.minCount" in text
     group["apiVersion"] = "scheduling.k8s.io/v9"
     assert "no matches for kind" in kubectl("create", "-f", "-", stdin=json.dumps(group), want=1)
+
+
+def test_commands_that_send_protobuf(kubectl: Kubectl, namespace: str) -> None:
+    kubectl("create", "job", "hello", "--image=busybox", "--", "echo", "hi")
+    kubectl("create", "deployment", "zero", "--image=busybox", "--replicas=0")
+    kubectl("create", "configmap", "settings", "--from-literal=a=b")
+    kubectl("create", "secret", "generic", "hidden", "--from-literal=a=b")
+    kubectl("create", "namespace", f"{namespace}-2")
+    kubectl("create", "pdb", "budget", "--selector=app=web", "--min-available=50%")
+    kubectl("create", "priorityclass", namespace, "--value=-7")
+    container = kubectl.json("get", "job", "hello")["spec"]["template"]["spec"]["containers"][0]
+    assert container["command"] == ["echo", "hi"]
+    assert kubectl.json("get", "deployment", "zero")["spec"]["replicas"] == 0
+    assert kubectl.json("get", "configmap", "settings")["data"] == {"a": "b"}
+    assert kubectl.json("get", "secret", "hidden")["data"] == {"a": "Yg=="}
+    assert kubectl.json("get", "pdb", "budget")["spec"]["minAvailable"] == "50%"
+    assert kubectl.json("get", "priorityclass", namespace)["value"] == -7

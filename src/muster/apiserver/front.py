@@ -6,12 +6,13 @@ No sockets here: `muster.apiserver.http` brings the requests, and tests may call
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import yaml
 
-from muster.api.codec import Object
+from muster.api.codec import Object, dumps
+from muster.apiserver import protobuf
 from muster.apiserver.columns import Column
 from muster.apiserver.discovery import Discovery
 from muster.apiserver.errors import StatusError, bad_request
@@ -50,6 +51,7 @@ class Front:
             return Response(error.code, error.status)
 
     async def _answer(self, request: ApiRequest) -> Response | Streamed:
+        request = _as_json(request)
         if request.method in ("GET", "HEAD"):
             found = self._discovery.answer(request) or self._openapi.answer(request)
             if found is not None:
@@ -113,6 +115,18 @@ class Front:
         served = self._server.resources.route(request.path).served
         assert served is not None
         return columns_of(served.resource.group, served.resource.kind)
+
+
+def _as_json(request: ApiRequest) -> ApiRequest:
+    """The request with its protobuf body, if it has one, as JSON. Raises StatusError (400)."""
+    body = request.body
+    if not isinstance(body, bytes) or not request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE):
+        return request
+    try:
+        decoded = dumps(protobuf.decode_body(body)) if body else b""
+    except protobuf.ProtobufError as error:
+        raise bad_request(f"the object provided is unrecognized: {error}") from error
+    return replace(request, body=decoded, headers={**request.headers, "content-type": "application/json"})
 
 
 async def _close(stream: AsyncIterator[WatchEvents]) -> None:
