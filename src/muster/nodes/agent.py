@@ -23,7 +23,7 @@ from muster.nodes import stages
 from muster.nodes.barriers import Barriers
 from muster.nodes.leases import LEASE_S, NodeLeases
 from muster.nodes.spec import completed, healthy_conditions, is_complete
-from muster.nodes.stages import NEGLIGIBLE_S, Kind, Life, Plan, Stages, load_stages
+from muster.nodes.stages import NEGLIGIBLE_S, Kind, Life, Stages, load_stages
 from muster.nodes.writer import ENDED_PHASES, PodWriter, Run, SimulatedNode, Spawner
 
 logger = logging.getLogger(__name__)
@@ -195,10 +195,12 @@ class NodeAgent:
         run = Run(pod, node, plan, life, ip, str(owner.get("uid", "")) if owner else "")
         self._runs[key_of(pod)] = node.runs[key_of(pod)] = run
         if status.get("phase") not in ENDED_PHASES:
-            self._report_invalid(run)
-            has_run = bool(status.get("containerStatuses"))
-            life = (stages.adopt if has_run else _begin)(plan, self._data, pod, now)
-            self._change(run, life, now)
+            adopted = stages.adopt(plan, self._data, pod, now) if status.get("containerStatuses") else None
+            if adopted is not None:
+                self._enter(run, adopted, now)  # the server knows all that there is to say
+            else:
+                self._report_invalid(run)
+                self._change(run, stages.begin(plan, self._data, now), now)
         return run
 
     def _end_silently(self, run: Run) -> None:
@@ -217,6 +219,13 @@ class NodeAgent:
         before = run.life
         if life is before:
             return
+        self._enter(run, life, now)
+        self._emit(run, before)
+        self._writer.write(run)
+
+    def _enter(self, run: Run, life: Life, now: float) -> None:
+        """Give a pod a new life; its barrier and its timer follow."""
+        before = run.life
         here, there = (stages.waits_at(run.plan, self._data, each) for each in (before, life))
         if here is not None and here != there:
             self._leave_barrier(run, now, ended_well=life.kind is Kind.ENDED and life.exit_code == 0)
@@ -224,8 +233,6 @@ class NodeAgent:
         if there is not None:
             self._barriers.join(there, key_of(run.pod), run.owner)
             self._settle(run, now)
-        self._emit(run, before)
-        self._writer.write(run)
 
     def _leave_barrier(self, run: Run, now: float, *, ended_well: bool = False) -> None:
         barrier = stages.waits_at(run.plan, self._data, run.life)
@@ -317,10 +324,6 @@ class NodeAgent:
         if self._recorder is not None:
             # objects out of a list carry neither kind nor apiVersion
             self._recorder.record({"apiVersion": "v1", "kind": "Pod", **run.pod}, type_, reason, message)
-
-
-def _begin(plan: Plan, data: Stages, pod: Object, now: float) -> Life:
-    return stages.begin(plan, data, now)
 
 
 def _address_of(node: Object) -> str:

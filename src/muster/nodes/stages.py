@@ -164,15 +164,15 @@ def begin(plan: Plan, data: Stages, now: float) -> Life:
     return _enter(plan, data, Life(Kind.STAGE, 0, 0.0, now, began=now), 0, now)
 
 
-def adopt(plan: Plan, data: Stages, pod: Object, now: float) -> Life:
-    """The life of a pod that ran before this agent did, as far as its status tells; else a new one.
+def adopt(plan: Plan, data: Stages, pod: Object, now: float) -> Life | None:
+    """The life of a pod that ran before this agent did; None if its status does not tell, so that it begins anew.
 
     What had counted towards a barrier is not known, so that its time begins anew.
     """
     started = _started_at(pod)
     running = next((index for index, stage in enumerate(data.stages) if stage.ready), None)
     if started is None or running is None or not has_condition(pod, "Ready"):
-        return begin(plan, data, now)
+        return None
     left = plan.seconds[running]
     if left is not None and plan.barrier is None:
         left = max(0.0, left - (now - started))
