@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 
 from muster.api.codec import Objects
+from muster.api.meta import name_of
 from muster.api.resource import NODES
 from muster.apiserver.inprocess import InProcessTransport
 from muster.apiserver.server import ApiServer
@@ -104,7 +105,9 @@ class EmbeddedCluster:
 
     async def create_nodes(self, specs: Iterable[NodeSpec]) -> None:
         """Create the nodes of `--nodes`; those that exist already stay as they are. Raises `ApiError`."""
-        await self._create_all(make_nodes(specs, self.clock.now()))
+        existing = {name_of(node) for node in (await self.client.list(NODES)).items}
+        nodes = make_nodes(specs, self.clock.now())
+        await self._create_all([node for node in nodes if name_of(node) not in existing])
 
     async def _create_all(self, nodes: Objects) -> None:
         for index, node in enumerate(nodes):
