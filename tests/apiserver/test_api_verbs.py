@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from serving import CONFIG_MAPS, JOBS, PODS, Api, causes, config_map
 
 from muster.api.codec import Object
+from muster.apiserver.metadata import generate_name, random_uid
 from muster.apiserver.options import ServerOptions
 from muster.client.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
 from muster.testing import make_job, make_pod
@@ -37,6 +40,19 @@ def test_generate_name_adds_five_characters(api: Api) -> None:
     names = [api.create(CONFIG_MAPS, body)["metadata"]["name"] for _ in range(2)]
     assert all(name.startswith("job-") and len(name) == 9 for name in names)
     assert names[0] != names[1]
+
+
+def test_a_generated_name_that_is_taken_is_drawn_again() -> None:
+    metadata: Object = {"generateName": "a-"}
+    asked: list[str] = []
+
+    def is_taken(name: str) -> bool:
+        asked.append(name)
+        return len(asked) < 4
+
+    generate_name(metadata, random.Random(1), is_taken)
+    assert metadata["name"] == asked[-1]
+    assert len(set(asked)) == 4
 
 
 def test_an_existing_name_is_a_conflict(api: Api) -> None:
@@ -233,9 +249,5 @@ def test_a_restarted_server_keeps_what_is_there(api: Api) -> None:
 
 @pytest.mark.parametrize("seed_pair", [(1, 1), (1, 2)], ids=["same seed", "other seed"])
 def test_uids_depend_on_the_seed_alone(seed_pair: tuple[int, int]) -> None:
-    import random
-
-    from muster.apiserver.metadata import random_uid
-
     one, other = (random_uid(random.Random(seed)) for seed in seed_pair)
     assert (one == other) == (seed_pair[0] == seed_pair[1])

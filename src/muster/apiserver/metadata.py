@@ -6,6 +6,7 @@ Source: apimachinery `pkg/api/validation/objectmeta.go`, apiserver `pkg/registry
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from muster.api.codec import Object
 from muster.apiserver.context import Context
@@ -22,6 +23,7 @@ from muster.apiserver.registry.strategy import Strategy
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_BASE = 58
+_ATTEMPTS = 8
 STANDARD_FINALIZERS = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
 ANNOTATIONS_BYTES = 256 * 1024
 
@@ -38,6 +40,17 @@ def random_uid(rng: random.Random) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+def generate_name(metadata: Object, rng: random.Random, is_taken: Callable[[str], bool]) -> None:
+    """Make a name from generateName where there is none yet; a name that is taken is drawn again, a few times."""
+    base = metadata.get("generateName")
+    if not base or metadata.get("name"):
+        return
+    for _ in range(_ATTEMPTS):
+        metadata["name"] = base[:_LONGEST_BASE] + random_suffix(rng)
+        if not is_taken(metadata["name"]):
+            return
+
+
 def complete_new(metadata: Object, ctx: Context) -> None:
     """Set what the server decides of a new object's metadata."""
     for name in (
@@ -49,9 +62,6 @@ def complete_new(metadata: Object, ctx: Context) -> None:
         "generation",
     ):
         metadata.pop(name, None)
-    base = metadata.get("generateName")
-    if base and not metadata.get("name"):
-        metadata["name"] = base[:_LONGEST_BASE] + random_suffix(ctx.rng)
     metadata["uid"] = random_uid(ctx.rng)
     metadata["creationTimestamp"] = ctx.timestamp
 

@@ -70,6 +70,7 @@ class Verbs:
             namespace_lifecycle(ctx, served, namespace, meta.get("name", ""))
         strategy.default(obj, ctx)
         strategy.admit_create(obj, ctx)
+        metadata.generate_name(meta, ctx.rng, lambda name: self.store.get(served.key(namespace, name)) is not None)
         metadata.complete_new(meta, ctx)
         if strategy.has_status:
             obj.pop("status", None)
