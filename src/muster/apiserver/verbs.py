@@ -14,7 +14,9 @@ from muster.apiserver.context import Context
 from muster.apiserver.decoding import WrongValue
 from muster.apiserver.errors import Qualified, StatusError
 from muster.apiserver.fields import FieldError, invalid_value
+from muster.apiserver.limit_ranges import check_ranges, default_from_ranges
 from muster.apiserver.patching import patched
+from muster.apiserver.quota_admission import charges
 from muster.apiserver.registry.strategy import Strategy
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Served
@@ -70,6 +72,7 @@ class Verbs:
             namespace_lifecycle(ctx, served, namespace, meta.get("name", ""))
         strategy.default(obj, ctx)
         strategy.admit_create(obj, ctx)
+        default_from_ranges(ctx, served, namespace, obj)
         metadata.generate_name(meta, ctx.rng, lambda name: self.store.get(served.key(namespace, name)) is not None)
         metadata.complete_new(meta, ctx)
         if strategy.has_status:
@@ -81,11 +84,15 @@ class Verbs:
         if problems:
             raise errors.invalid(kind_name(served), meta.get("name", ""), problems)
         strategy.review_create(obj, ctx)
+        check_ranges(ctx, served, namespace, obj)
+        charged = charges(ctx, served, namespace, obj)
         key = served.key(namespace, meta["name"])
         if self.store.get(key) is not None:
             raise errors.already_exists(resource_name(served), meta["name"])
         if ctx.dry_run:
             return obj
+        for quota_key, quota in charged:
+            self.store.put(quota_key, quota)
         return shown_as(served, self._put(ctx, served, key, _stored_as(served, obj, None)))
 
     def update(self, ctx: Context, served: Served, namespace: str, name: str, new: Object) -> Object:

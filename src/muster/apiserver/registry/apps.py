@@ -10,12 +10,25 @@ from typing import ClassVar, TypeAlias
 
 from muster.api.codec import JSON, Object, copy
 from muster.apiserver.context import Context
-from muster.apiserver.fields import FieldError, invalid_value, not_supported, required
+from muster.apiserver.fields import FieldError, forbidden_field, invalid_value, not_supported, required
 from muster.apiserver.registry.poddefaults import default_pod_spec
 from muster.apiserver.registry.podspec import validate_pod_spec
 from muster.apiserver.registry.strategy import Strategy
 
 _ROLLING = "RollingUpdate"
+_GENERATION = "deprecated.daemonset.template.generation"
+_MUTABLE = frozenset(
+    {
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    }
+)
+"""The fields of a StatefulSet's spec that may change."""
 
 Values: TypeAlias = Mapping[str, JSON]
 
@@ -34,6 +47,8 @@ class PodControllerStrategy(Strategy):
         for field, value in fields.items():
             if spec.get(field) is None:
                 spec[field] = copy(value)
+            elif isinstance(value, dict):
+                _complete(spec[field], value)
         template = spec.get("template")
         if template is None:
             template = spec["template"] = {}
@@ -76,6 +91,17 @@ class PodControllerStrategy(Strategy):
     noun: ClassVar[str] = "deployment"
 
 
+def _complete(given: Object, default: Object) -> None:
+    """Fill in a strategy or policy that was given in part; only a rolling update has `rollingUpdate`."""
+    for field, value in default.items():
+        if field == "rollingUpdate" and given.get("type") != _ROLLING:
+            continue
+        if given.get(field) is None:
+            given[field] = copy(value)
+        elif isinstance(value, dict):
+            _complete(given[field], value)
+
+
 class DeploymentStrategy(PodControllerStrategy):
     """apps/v1 Deployment."""
 
@@ -113,6 +139,26 @@ class StatefulSetStrategy(PodControllerStrategy):
     }
     status: ClassVar[Values] = {"replicas": 0, "availableReplicas": 0}
 
+    def default(self, obj: Object, ctx: Context) -> None:
+        super().default(obj, ctx)
+        for template in obj["spec"].get("volumeClaimTemplates") or ():
+            template.setdefault("apiVersion", "v1")
+            template.setdefault("kind", "PersistentVolumeClaim")
+            if (template.setdefault("spec", {})).get("volumeMode") is None:
+                template["spec"]["volumeMode"] = "Filesystem"
+            template.setdefault("status", {"phase": "Pending"})
+
+    def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
+        fields = (new["spec"].keys() | old["spec"].keys()) - _MUTABLE
+        if all(new["spec"].get(field) == old["spec"].get(field) for field in sorted(fields)):
+            return super().validate_update(new, old, ctx)
+        listed = (
+            "'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
+            "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds'"
+        )
+        why = f"updates to statefulset spec for fields other than {listed} are forbidden"
+        return [forbidden_field("spec", why)]
+
 
 class DaemonSetStrategy(PodControllerStrategy):
     """apps/v1 DaemonSet."""
@@ -132,7 +178,33 @@ class DaemonSetStrategy(PodControllerStrategy):
     def prepare_create(self, obj: Object, ctx: Context) -> None:
         super().prepare_create(obj, ctx)
         annotations = obj["metadata"].get("annotations") or {}
-        obj["metadata"]["annotations"] = {**annotations, "deprecated.daemonset.template.generation": "1"}
+        obj["metadata"]["annotations"] = {**annotations, _GENERATION: "1"}
+
+    def prepare_update(self, new: Object, old: Object, ctx: Context) -> None:
+        """The generation of the template grows with it."""
+        text = (old["metadata"].get("annotations") or {}).get(_GENERATION, "")
+        generation = int(text) if text.isdecimal() else 0
+        grown = generation + (new["spec"].get("template") != old["spec"].get("template"))
+        annotations = new["metadata"].get("annotations") or {}
+        new["metadata"]["annotations"] = {**annotations, _GENERATION: str(grown)}
+
+
+class ControllerRevisionStrategy(Strategy):
+    """apps/v1 ControllerRevision: `data` never changes."""
+
+    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
+        errors: list[FieldError] = []
+        if (obj.get("revision") or 0) < 0:
+            errors.append(invalid_value("revision", obj["revision"], "must be greater than or equal to 0"))
+        if obj.get("data") is None:
+            errors.append(required("data", "data is mandatory"))
+        return errors
+
+    def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
+        errors = self.validate(new, ctx)
+        if new.get("data") != old.get("data"):
+            errors.append(invalid_value("data", new.get("data"), "field is immutable"))
+        return errors
 
 
 class ReplicationControllerStrategy(Strategy):

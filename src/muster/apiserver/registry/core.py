@@ -11,6 +11,7 @@ from muster.apiserver.fields import FieldError, invalid_value, label_problems
 from muster.apiserver.registry.strategy import Strategy
 
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 
 
@@ -114,6 +115,29 @@ class ReturnsDeletedStrategy(Strategy):
     """A stored kind whose DELETE answers with the object."""
 
     returns_deleted = True
+
+
+class ClaimStrategy(Strategy):
+    """PersistentVolumeClaims: pending at first, and held by a finalizer while pods use them.
+
+    Source of the finalizer: upstream's admission plugin StorageObjectInUseProtection.
+    """
+
+    has_status = True
+    returns_deleted = True
+
+    def default(self, obj: Object, ctx: Context) -> None:
+        spec = obj.setdefault("spec", {})
+        if spec.get("volumeMode") is None:
+            spec["volumeMode"] = "Filesystem"
+
+    def admit_create(self, obj: Object, ctx: Context) -> None:
+        finalizers = obj["metadata"].get("finalizers") or []
+        if CLAIM_PROTECTION not in finalizers:
+            obj["metadata"]["finalizers"] = [*finalizers, CLAIM_PROTECTION]
+
+    def prepare_create(self, obj: Object, ctx: Context) -> None:
+        obj["status"] = {"phase": "Pending"}
 
 
 class StatusStrategy(Strategy):

@@ -11,6 +11,7 @@ from muster.apiserver.registry.jobs import JobStrategy
 from muster.apiserver.registry.nodes import NodeStrategy
 from muster.apiserver.registry.pods import PodStrategy
 from muster.apiserver.registry.priority import PriorityClassStrategy
+from muster.apiserver.registry.quotas import LimitRangeStrategy, ResourceQuotaStrategy
 from muster.apiserver.registry.scheduling import CompositePodGroupStrategy, PodGroupStrategy
 from muster.apiserver.registry.strategy import Strategy
 from muster.apiserver.registry.workloads import FirstWorkloadStrategy, WorkloadStrategy
@@ -64,6 +65,7 @@ def _core() -> list[Served]:
         _served("", "v1", "configmaps", "ConfigMap", stored, short="cm"),
         _served("", "v1", "endpoints", "Endpoints", stored, short="ep"),
         _served("", "v1", "events", "Event", core.EventStrategy(), short="ev"),
+        _served("", "v1", "limitranges", "LimitRange", LimitRangeStrategy(), short="limits"),
         _served(
             "",
             "v1",
@@ -82,7 +84,7 @@ def _core() -> list[Served]:
             "v1",
             "persistentvolumeclaims",
             "PersistentVolumeClaim",
-            core.ReturnsDeletedStrategy(),
+            core.ClaimStrategy(),
             short="pvc",
             status=True,
         ),
@@ -118,6 +120,7 @@ def _core() -> list[Served]:
             subresources=(_SCALE,),
             status=True,
         ),
+        _served("", "v1", "resourcequotas", "ResourceQuota", ResourceQuotaStrategy(), short="quota", status=True),
         _served("", "v1", "secrets", "Secret", stored),
         _served("", "v1", "serviceaccounts", "ServiceAccount", core.ReturnsDeletedStrategy(), short="sa"),
         _served("", "v1", "services", "Service", core.ServiceStrategy(), short="svc", categories="all", status=True),
@@ -131,7 +134,8 @@ def _apps() -> list[Served]:
         ("replicasets", "ReplicaSet", "rs", apps.ReplicaSetStrategy(), (_SCALE,)),
         ("statefulsets", "StatefulSet", "sts", apps.StatefulSetStrategy(), (_SCALE,)),
     )
-    return [
+    revisions = _served("apps", "v1", "controllerrevisions", "ControllerRevision", apps.ControllerRevisionStrategy())
+    return [revisions] + [
         _served("apps", "v1", plural, kind, strategy, short=short, categories="all", subresources=subs, status=True)
         for plural, kind, short, strategy, subs in entries
     ]
