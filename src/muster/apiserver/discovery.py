@@ -9,6 +9,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable
+from functools import cached_property
 
 from muster import __version__
 from muster.api.codec import Object, Objects, dumps
@@ -59,6 +60,8 @@ class Discovery:
     def answer(self, request: ApiRequest) -> Response | None:
         """The answer to a discovery, version or health request; None if the path is something else."""
         path = request.path.rstrip("/") or "/"
+        if path.count("/") > 3:
+            return None  # nearly all requests
         if path in HEALTH_PATHS or path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return Response(200, b"ok", _TEXT)
         if path == "/version":
@@ -92,10 +95,13 @@ class Discovery:
             found = self._cache[path, version] = (body, tag)
         return found
 
+    @cached_property
+    def _versions(self) -> dict[str, list[str]]:
+        return versions_by_group(self._resources)
+
     def _group(self, path: str) -> Response | None:
-        parts = path.strip("/").split("/")
-        versions = versions_by_group(self._resources)
-        match parts:
+        versions = self._versions
+        match path.strip("/").split("/"):
             case ["api", version]:
                 known = version in versions.get("", ())
                 return Response(200, resource_list(self._resources, "", version)) if known else _not_found()

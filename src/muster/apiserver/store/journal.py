@@ -88,21 +88,24 @@ def _read(connection: sqlite3.Connection, database: Path) -> Recovered:
         raise StoreCorrupt(f"{database} is damaged: {problems}")
     floor = connection.execute("SELECT value FROM facts WHERE name = 'floor'").fetchone()
     writes: list[tuple[int, str, Object | None]] = []
-    with _no_collector():
-        for revision, key, value, sum_ in connection.execute("SELECT * FROM writes ORDER BY revision"):
-            if checksum(key, value) != sum_:
-                raise StoreCorrupt(f"{database} is damaged: the checksum of {key} at revision {revision} is wrong")
-            writes.append((revision, key, loads(value) if value is not None else None))
+    for revision, key, value, sum_ in connection.execute("SELECT * FROM writes ORDER BY revision"):
+        if checksum(key, value) != sum_:
+            raise StoreCorrupt(f"{database} is damaged: the checksum of {key} at revision {revision} is wrong")
+        writes.append((revision, key, loads(value) if value is not None else None))
     return Recovered(writes, floor[0] if floor else 0)
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
-    # Decoding many objects makes no garbage, but the collector would look at each of them again and again.
+def without_collector() -> Iterator[None]:
+    """Let no garbage be looked for inside, nor ever among the objects made inside.
+
+    Decoding many objects makes no garbage, but the collector would look at each of them again and again.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
+        gc.freeze()
     finally:
         if was_enabled:
             gc.enable()

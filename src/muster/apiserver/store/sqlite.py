@@ -11,7 +11,7 @@ from pathlib import Path
 from muster.api.codec import Object, dumps
 from muster.apiserver.store.datadir import DataDirectory, lock_directory
 from muster.apiserver.store.index import WINDOW_EVENTS, Index
-from muster.apiserver.store.journal import Journal, Recovered, Row, recover
+from muster.apiserver.store.journal import Journal, Recovered, Row, recover, without_collector
 from muster.apiserver.store.protocol import Page, StoreEvent, StoreFailed, StoreWatch
 
 
@@ -41,10 +41,12 @@ class SqliteStore:
         """
         directory = lock_directory(Path(path))
         try:
-            recovered = recover(directory.database)
             stores: list[SqliteStore] = []
-            journal = Journal(directory.database, recovered.floor, lambda *args: stores[0].committed(*args))
-            stores.append(cls(directory, _index(recovered, journal, window), journal))
+            with without_collector():
+                recovered = recover(directory.database)
+                journal = Journal(directory.database, recovered.floor, lambda *args: stores[0].committed(*args))
+                index = _index(recovered, journal, window)
+            stores.append(cls(directory, index, journal))
             journal.start()
         except BaseException:
             directory.release()
