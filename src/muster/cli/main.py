@@ -7,7 +7,6 @@ environment, failures keep their traceback. Nothing heavy is imported before a c
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -121,6 +120,8 @@ def application() -> App:
 
 
 def _suggestion(name: str) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, [command.name for command in COMMANDS], n=1)
     return f", did you mean {close[0]!r}?" if close else ""
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import os
 import random
 import signal
 import sys
@@ -13,13 +14,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import uvloop
 from cyclopts import Parameter
 
 from muster.apiserver.front import Front
-from muster.apiserver.http import HttpServer
 from muster.apiserver.store.memory import MemoryStore
 from muster.apiserver.store.protocol import Store, StoreCorrupt
 from muster.cli.errors import BadInput
@@ -31,6 +31,9 @@ from muster.clock import Clock, RealClock
 from muster.nodes.spec import NodeSpec
 from muster.simulator.embedded import EmbeddedCluster
 from muster.simulator.options import ClusterOptions
+
+if TYPE_CHECKING:
+    from muster.apiserver.http import HttpServer
 
 DEFAULT_NODES = NodeSpec(count=4)
 """What a cluster has that is new and was asked for nothing else."""
@@ -110,6 +113,8 @@ async def serve(plan: Plan, path: Path) -> None:
 async def _serve_from(store: Store, plan: Plan, path: Path, stop: asyncio.Event) -> None:
     clock = RealClock()
     cluster = EmbeddedCluster(store, clock, random.Random(), plan.options)
+    with _no_certificates():
+        from muster.apiserver.http import HttpServer
     http = HttpServer(Front(cluster.server, clock), port=plan.port)
     await _listen(http, plan.port)
     components: asyncio.Task[None] | None = None
@@ -176,6 +181,23 @@ def _nodes_to_create(plan: Plan, store: Store) -> Sequence[NodeSpec]:
     if plan.nodes:
         return plan.nodes
     return () if store.list("/nodes/", limit=1).items else (DEFAULT_NODES,)
+
+
+@contextlib.contextmanager
+def _no_certificates() -> Iterator[None]:
+    """Let OpenSSL find no certificates of the system: aiohttp reads them all when it is imported, which takes a tenth
+    of a second, and this process calls nobody."""
+    names = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, os.devnull))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextlib.contextmanager
