@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 
 from muster.api.codec import Object
 from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, forbidden
-from muster.apiserver.fields import FieldError, invalid_value, label_problems
+from muster.apiserver.fields import FieldError, forbidden_field, invalid_value, label_problems
 from muster.apiserver.registry.strategy import Strategy
 
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
@@ -104,11 +105,44 @@ class LeaseStrategy(Strategy):
         return errors
 
 
-class ServiceStrategy(Strategy):
-    """Services are only stored."""
+class SecretStrategy(Strategy):
+    """Secrets: texts in `stringData` are stored as data."""
 
-    has_status = True
-    returns_deleted = True
+    selectable_names = frozenset(("type",))
+
+    def default(self, obj: Object, ctx: Context) -> None:
+        if not obj.get("type"):
+            obj["type"] = "Opaque"
+        texts = obj.pop("stringData", None)
+        if texts:
+            encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+            obj["data"] = {**(obj.get("data") or {}), **encoded}
+
+    def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
+        errors = validate_frozen(new, old)
+        if new["type"] != old.get("type"):
+            errors.append(invalid_value("type", new["type"], "field is immutable"))
+        return errors
+
+    def selectable(self, obj: Object) -> Mapping[str, str]:
+        return {"type": obj.get("type", "")}
+
+
+class ConfigMapStrategy(Strategy):
+    """ConfigMaps may be made immutable."""
+
+    def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
+        return validate_frozen(new, old)
+
+
+def validate_frozen(new: Object, old: Object) -> list[FieldError]:
+    """What is `immutable` stays so, and its data too."""
+    if not old.get("immutable"):
+        return []
+    why = "field is immutable when `immutable` is set"
+    errors = [] if new.get("immutable") else [forbidden_field("immutable", why)]
+    changed = [field for field in ("data", "binaryData") if (new.get(field) or {}) != (old.get(field) or {})]
+    return errors + [forbidden_field(field, why) for field in changed]
 
 
 class ReturnsDeletedStrategy(Strategy):

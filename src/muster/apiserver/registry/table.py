@@ -13,6 +13,7 @@ from muster.apiserver.registry.pods import PodStrategy
 from muster.apiserver.registry.priority import PriorityClassStrategy
 from muster.apiserver.registry.quotas import LimitRangeStrategy, ResourceQuotaStrategy
 from muster.apiserver.registry.scheduling import CompositePodGroupStrategy, PodGroupStrategy
+from muster.apiserver.registry.services import ServiceStrategy
 from muster.apiserver.registry.strategy import Strategy
 from muster.apiserver.registry.workloads import FirstWorkloadStrategy, WorkloadStrategy
 from muster.apiserver.resources import ALL_VERBS, Conversion, ResourceTable, Served, Subresource
@@ -62,7 +63,7 @@ def _core() -> list[Served]:
     namespace_verbs = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
     return [
         _served("", "v1", "bindings", "Binding", stored, verbs=("create",)),
-        _served("", "v1", "configmaps", "ConfigMap", stored, short="cm"),
+        _served("", "v1", "configmaps", "ConfigMap", core.ConfigMapStrategy(), short="cm"),
         _served("", "v1", "endpoints", "Endpoints", stored, short="ep"),
         _served("", "v1", "events", "Event", core.EventStrategy(), short="ev"),
         _served("", "v1", "limitranges", "LimitRange", LimitRangeStrategy(), short="limits"),
@@ -121,9 +122,9 @@ def _core() -> list[Served]:
             status=True,
         ),
         _served("", "v1", "resourcequotas", "ResourceQuota", ResourceQuotaStrategy(), short="quota", status=True),
-        _served("", "v1", "secrets", "Secret", stored),
+        _served("", "v1", "secrets", "Secret", core.SecretStrategy()),
         _served("", "v1", "serviceaccounts", "ServiceAccount", core.ReturnsDeletedStrategy(), short="sa"),
-        _served("", "v1", "services", "Service", core.ServiceStrategy(), short="svc", categories="all", status=True),
+        _served("", "v1", "services", "Service", ServiceStrategy(), short="svc", categories="all", status=True),
     ]
 
 
