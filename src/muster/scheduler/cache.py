@@ -240,7 +240,7 @@ class SchedulerCache:
         if members is None:
             return
         (members.scheduled if node else members.pending)[record.key] = record
-        members.scheduler_names[_scheduler_name(record.pod)] += 1
+        members.scheduler_names[scheduler_name_of(record.pod)] += 1
         if not node and record.pod["spec"].get("schedulingGates"):
             members.gated[record.key] = record
 
@@ -253,7 +253,7 @@ class SchedulerCache:
         members.gated.pop(record.key, None)
         left = members.pending.pop(record.key, None) or members.scheduled.pop(record.key, None)
         if left is not None:
-            name = _scheduler_name(left.pod)
+            name = scheduler_name_of(left.pod)
             members.scheduler_names[name] -= 1
             if not members.scheduler_names[name]:
                 del members.scheduler_names[name]
@@ -299,7 +299,7 @@ class SchedulerCache:
                     self._effects.touch_group(group, retry=_is_relaxed(old, new))
 
     def _is_ours(self, pod: Object) -> bool:
-        return _scheduler_name(pod) in self._scheduler_names
+        return scheduler_name_of(pod) in self._scheduler_names
 
 
 def _is_relaxed(old: GroupTerms | None, new: GroupTerms | None) -> bool:
@@ -309,7 +309,8 @@ def _is_relaxed(old: GroupTerms | None, new: GroupTerms | None) -> bool:
     return new.min_count < old.min_count or new.topology_key != old.topology_key or new.priority != old.priority
 
 
-def _scheduler_name(pod: Object) -> str:
+def scheduler_name_of(pod: Object) -> str:
+    """The pod's `spec.schedulerName`, or the default."""
     name: str = pod["spec"].get("schedulerName") or "default-scheduler"
     return name
 

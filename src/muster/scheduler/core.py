@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from muster.api.groups import GroupRef
 from muster.engine.decide import decide
 from muster.engine.model import Decision, Member
-from muster.scheduler.cache import Effects, Members, PodRecord, SchedulerCache
+from muster.engine.profile import Profile
+from muster.scheduler.cache import Effects, Members, PodRecord, SchedulerCache, scheduler_name_of
 from muster.scheduler.changes import is_leaving
 from muster.scheduler.cycle import (
     SCHEDULER_ERROR,
@@ -51,6 +52,8 @@ class SchedulerCore:
     cache: SchedulerCache = field(init=False)
     queue: SchedulingQueue = field(init=False)
     holds: dict[str, Hold] = field(default_factory=dict)
+    _profiles: list[Profile] = field(default_factory=list)
+    _profile_numbers: dict[str, int] = field(default_factory=dict)
     _bind_errors: dict[str, int] = field(default_factory=dict)
     _refused: dict[Signature, Decision] = field(default_factory=dict)
     """Questions that were answered with no, while nothing has happened that could give room."""
@@ -58,6 +61,11 @@ class SchedulerCore:
     def __post_init__(self) -> None:
         self.cache = SchedulerCache(self.options.scheduler_names, pod_by_pod=self.options.pod_by_pod)
         self.queue = SchedulingQueue(self.options.backoff, flush_after_s=self.options.flush_after_s)
+        for name in sorted(self.options.scheduler_names):
+            profile = self.options.profile_of(name)
+            if profile not in self._profiles:
+                self._profiles.append(profile)
+            self._profile_numbers[name] = self._profiles.index(profile)
 
     def settle(self, now: float) -> list[Held]:
         """Move entities for what changed since the last call; the groups that are held for a new reason."""
@@ -65,7 +73,7 @@ class SchedulerCore:
         held = [news for entity in self._by_age(effects) if (news := self._settle_entity(entity, effects, now))]
         if effects.nodes:
             self._refused.clear()
-            wake_for_nodes(self.queue, self.cache.state.snapshot(), effects.nodes, now)
+            wake_for_nodes(self.queue, self.cache.state.snapshot(), effects.nodes, now, self._profiles)
         return held
 
     def decide(self, now: float) -> list[Verdict]:
@@ -231,28 +239,34 @@ class SchedulerCore:
         record = self.cache.pods.get(entity.removeprefix(POD))
         if record is None or record.node:
             return None
-        return Ask(entity, record.priority, (self._member(record),))
+        return Ask(entity, record.priority, (self._member(record),), profile=self._profile_number(record))
 
     def _group_ask(self, entity: str) -> Ask | None:
         members = self.cache.groups.get(entity.removeprefix(GROUP))
         terms = None if members is None else self.cache.terms(members.ref)
         if members is None or terms is None:
             return None
-        pending = tuple(self._member(record) for record in members.to_place())
-        if not pending:
+        records = members.to_place()
+        if not records:
             return None
-        priority = self._group_priority(members)
-        return Ask(entity, priority, pending, members.ref, terms.min_count, len(members.scheduled))
+        pending = tuple(self._member(record) for record in records)
+        priority, profile = self._group_priority(members), self._profile_number(records[0])
+        return Ask(entity, priority, pending, members.ref, terms.min_count, len(members.scheduled), profile)
 
     def _member(self, record: PodRecord) -> Member:
         return Member(record.key, self.cache.shape(record))
+
+    def _profile_number(self, record: PodRecord) -> int:
+        """By whose rules the pod is placed; members of a group all name one scheduler, else they are held."""
+        return self._profile_numbers[scheduler_name_of(record.pod)]
 
     def _decide_run(self, run: list[Ask], now: float) -> list[Verdict]:
         signature = run[0].signature
         decision = self._refused.get(signature)
         try:
             if decision is None:
-                decision = decide(self.cache.state.snapshot(), request_of(run))
+                profile = self._profiles[signature.profile]
+                decision = decide(self.cache.state.snapshot(), request_of(run), profile=profile)
             result = verdicts(run, decision)
         except Exception as error:  # a fault in one decision must not stop the others; the verdict reports it
             result = [failure(ask, f"{type(error).__name__}: {error}") for ask in run]

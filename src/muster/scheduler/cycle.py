@@ -25,10 +25,12 @@ class Signature:
     """What an entity asks, whoever it is: entities with one signature fit or do not fit together.
 
     `members` are the shapes with their counts in the order of first appearance; `need` of them must be placed at least.
+    `profile`: the number of the profile by whose rules they are placed.
     """
 
     members: tuple[tuple[Shape, int], ...]
     need: int
+    profile: int = 0
 
     @property
     def is_one_pod(self) -> bool:
@@ -38,7 +40,10 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A ready entity: a plain pod (`ref` None, one member) or the pending members of a group."""
+    """A ready entity: a plain pod (`ref` None, one member) or the pending members of a group.
+
+    `profile`: the number of the profile by whose rules it is placed.
+    """
 
     entity: str
     priority: int
@@ -46,13 +51,14 @@ class Ask:
     ref: GroupRef | None = None
     min_count: int = 1
     scheduled: int = 0
+    profile: int = 0
 
     @property
     def signature(self) -> Signature:
         counts: dict[Shape, int] = {}
         for member in self.members:
             counts[member.shape] = counts.get(member.shape, 0) + 1
-        return Signature(tuple(counts.items()), max(1, self.min_count - self.scheduled))
+        return Signature(tuple(counts.items()), max(1, self.min_count - self.scheduled), self.profile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,8 @@ def failure(ask: Ask, error: str) -> Verdict:
 
 def _joins(first: Ask, ask: Ask) -> bool:
     plain = first.ref is None and ask.ref is None
-    return plain and first.priority == ask.priority and first.members[0].shape == ask.members[0].shape
+    alike = first.priority == ask.priority and first.profile == ask.profile
+    return plain and alike and first.members[0].shape == ask.members[0].shape
 
 
 def _keys(ask: Ask) -> tuple[str, ...]:

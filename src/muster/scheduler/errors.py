@@ -1,10 +1,16 @@
 """What the scheduler raises.
 
 SchedulerFault
-└── UnsupportedOption  an option asks for what is not there yet; not retryable
+├── UnsupportedOption   an option asks for what is not there yet; not retryable
+└── ConfigurationError  a configuration file is wrong; not retryable
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from muster.scheduler.configuration_fields import Fault
 
 
 class SchedulerFault(Exception):
@@ -13,3 +19,11 @@ class SchedulerFault(Exception):
 
 class UnsupportedOption(SchedulerFault):
     """An option asks for what is not there yet; the message says what to use instead. Not retryable."""
+
+
+class ConfigurationError(SchedulerFault):
+    """A KubeSchedulerConfiguration that cannot be used: every fault, in the order of the file. Not retryable."""
+
+    def __init__(self, faults: tuple[Fault, ...]) -> None:
+        super().__init__("; ".join(map(str, faults)))
+        self.faults = faults

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from muster.engine.defaults import DEFAULT_PROFILE
+from muster.engine.profile import Profile
+from muster.scheduler.configuration import DEFAULT_SCHEDULER, SchedulerConfiguration
 from muster.scheduler.errors import UnsupportedOption
 from muster.scheduler.queue import Backoff
+
+MUSTER = "muster"
+"""The schedulerName of pods that ask for this scheduler and no other."""
 
 PlacementMode: TypeAlias = Literal["exact", "upstream-1.36", "upstream-1.37"]
 
@@ -15,13 +22,15 @@ PlacementMode: TypeAlias = Literal["exact", "upstream-1.36", "upstream-1.37"]
 class SchedulerOptions:
     """`scheduler_names`: pods with another schedulerName are not placed; what they use counts nevertheless.
 
+    `profiles`: the rules by schedulerName; a name without any has the default profile.
     `pod_by_pod` ignores groups: each pod is scheduled alone, as kube-scheduler does without the gate GenericWorkload.
     `say_why_held` writes a condition on members that PreEnqueue holds; real servers say nothing.
     `batch` and `passes`: how many entities, and how many that differ, are decided between two turns of the event loop.
     `bindings`: how many bind requests are under way at once. Times are in seconds.
     """
 
-    scheduler_names: frozenset[str] = frozenset({"default-scheduler", "muster"})
+    scheduler_names: frozenset[str] = frozenset({DEFAULT_SCHEDULER, MUSTER})
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
     placement: PlacementMode = "exact"
     pod_by_pod: bool = False
     say_why_held: bool = True
@@ -36,3 +45,18 @@ class SchedulerOptions:
     def __post_init__(self) -> None:
         if self.placement != "exact":
             raise UnsupportedOption(f"placement {self.placement!r} is not available yet; use 'exact'")
+
+    def profile_of(self, scheduler_name: str) -> Profile:
+        """The rules for pods with this schedulerName."""
+        return self.profiles.get(scheduler_name, DEFAULT_PROFILE)
+
+    def with_configuration(self, configuration: SchedulerConfiguration) -> SchedulerOptions:
+        """The same, with what a configuration file sets: profiles and backoff.
+
+        Only pods that name one of its profiles are placed; `muster` means the same as `default-scheduler` where the
+        file has a profile of that name and none for `muster`.
+        """
+        profiles = {each.scheduler_name: each.profile for each in configuration.profiles}
+        if DEFAULT_SCHEDULER in profiles:
+            profiles.setdefault(MUSTER, profiles[DEFAULT_SCHEDULER])
+        return replace(self, scheduler_names=frozenset(profiles), profiles=profiles, backoff=configuration.backoff)

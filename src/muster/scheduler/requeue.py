@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from muster.engine.defaults import DEFAULT_PROFILE
+from muster.engine.plugins.node_resources_fit import NodeResourcesFit
+from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.scheduler.changes import CONCERNS, NODE_LOCAL_PLUGINS, ClusterEvent
@@ -35,23 +36,37 @@ class Room:
         most = snapshot.free()[self._rows].max(axis=0, initial=0)
         self._most_free = dict(zip(snapshot.axis.names, most.tolist(), strict=True))
 
-    def pods(self, shapes: Iterable[Shape]) -> int:
-        """How many pods fit, each shape for itself."""
-        return sum(self._count(shape) for shape in shapes if self._could_fit(shape))
+    def pods(self, profile: Profile, shapes: Iterable[Shape]) -> int:
+        """How many pods fit by the rules of the profile, each shape for itself."""
+        if _counts_all_requests(profile):
+            shapes = (shape for shape in shapes if self._could_fit(shape))
+        return sum(int(profile.count(shape, self._snapshot)[self._rows].sum()) for shape in shapes)
 
     def _could_fit(self, shape: Shape) -> bool:
         """A quick no: some request is larger than what any of the nodes has left."""
         most = self._most_free
         return most["pods"] > 0 and all(most.get(name, 0) >= amount for name, amount in shape.usage.requests)
 
-    def _count(self, shape: Shape) -> int:
-        return int(DEFAULT_PROFILE.count(shape, self._snapshot)[self._rows].sum())
+
+def _counts_all_requests(profile: Profile) -> bool:
+    """Whether a pod never fits by these rules where some request is larger than what is left."""
+    return any(
+        isinstance(plugin, NodeResourcesFit) and not plugin.ignored and not plugin.ignored_groups
+        for plugin in profile.filters
+    )
 
 
 def wake_for_nodes(
-    queue: SchedulingQueue, snapshot: Snapshot, events: Mapping[str, Iterable[ClusterEvent]], now: float
+    queue: SchedulingQueue,
+    snapshot: Snapshot,
+    events: Mapping[str, Iterable[ClusterEvent]],
+    now: float,
+    profiles: Sequence[Profile],
 ) -> None:
-    """Wake the entities that these events (by node) can help. Nodes that the snapshot does not have are left out."""
+    """Wake the entities that these events (by node) can help. Nodes that the snapshot does not have are left out.
+
+    `profiles`: by the number that signatures name.
+    """
     nodes_by_kinds: dict[frozenset[ClusterEvent], list[str]] = {}
     for node, kinds in events.items():
         if node in snapshot.table.index:
@@ -62,16 +77,16 @@ def wake_for_nodes(
         if pools:
             room = Room(snapshot, nodes)
             for pool in pools:
-                _wake(queue, pool, room, min(kind.value for kind in kinds), now)
+                _wake(queue, pool, room, min(kind.value for kind in kinds), now, profiles)
 
 
-def _wake(queue: SchedulingQueue, pool: Pool, room: Room, event: str, now: float) -> None:
+def _wake(queue: SchedulingQueue, pool: Pool, room: Room, event: str, now: float, profiles: Sequence[Profile]) -> None:
     signature = pool.signature
     assert isinstance(signature, Signature)
     if ANY in pool.waits_for:
         queue.wake(signature, 1, now, event)
         return
-    pods = room.pods(shape for shape, _ in signature.members)
+    pods = room.pods(profiles[signature.profile], (shape for shape, _ in signature.members))
     if pods == 0:
         # What the event changed was in the way, but something else is too, which nobody has named yet.
         queue.widen(pool, NODE_LOCAL_PLUGINS)
