@@ -95,6 +95,7 @@ class Watcher:
         last_s = _last_mark(self._clock.now(), end_s)
         mark_s = _next_mark(self._clock.now(), self._interval_s, last_s)
         reading: asyncio.Task[Events] | None = None
+        timer: asyncio.Task[None] | None = None
         try:
             while True:
                 now = self._clock.now()
@@ -108,9 +109,9 @@ class Watcher:
                     continue
                 if reading is None:
                     reading = loop.create_task(_next(stream))
-                timer = loop.create_task(self._clock.sleep(min(due) - now, periodic=True))
+                if timer is None or timer.done():
+                    timer = loop.create_task(self._clock.sleep(min(due) - now, periodic=True))
                 await asyncio.wait((reading, timer), return_when=asyncio.FIRST_COMPLETED)
-                timer.cancel()
                 if reading.done():
                     task, reading = reading, None
                     try:
@@ -119,9 +120,10 @@ class Watcher:
                         return
                     yield batch
         finally:
-            if reading is not None:
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
+            left = [pending for pending in (reading, timer) if pending is not None]
+            for pending in left:
+                pending.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
     def _added(self, stored: Object) -> WatchEvent | None:
         obj = self._convert(stored) if self._convert else stored
