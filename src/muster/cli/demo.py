@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
@@ -70,7 +71,7 @@ def demo(*, seed: int = DEFAULT_SEED, output: Output = "table", write: Write = N
         outcome = _play(act, examples, seed, screen)
         if is_story:
             for line in act.after(outcome):
-                screen.print(Text.from_markup(f"  {line}"))
+                _say(screen, line)
             screen.print()
         acts.append({"name": act.name, "title": act.title, "command": act.command(seed), "report": outcome})
     value = {"acts": acts}
@@ -107,14 +108,22 @@ def play(act: Act, examples: Path, seed: int, on_progress: LiveView | None = Non
 
 
 def _play(act: Act, examples: Path, seed: int, screen: Console) -> Object:
-    with LiveView(screen) as view:
+    # Pods one by one are worth a look each; of a gang, how it is before and after.
+    pace = LiveView(screen) if act.pod_by_pod else LiveView(screen, settles_s=0.1, stays_s=0.6)
+    with pace as view:
         return play(act, examples, seed, view)
 
 
 def _introduce(screen: Console, number: int, act: Act, seed: int) -> None:
     screen.print(Rule(f"{number} of {len(ACTS)} · {act.title}", align="left", style="dim"))
-    screen.print(f"  {act.before}")
-    screen.print(Text(f"  $ {act.command(seed)}", style="dim"))
+    _say(screen, act.before)
+    _say(screen, f"[dim]$ {act.command(seed)}[/]")
+
+
+def _say(screen: Console, markup: str) -> None:
+    """Print a line, indented also where it is broken."""
+    text = Text.from_markup(markup.lstrip())
+    screen.print(Padding(text, (0, 0, 0, 2 + len(markup) - len(markup.lstrip()))))
 
 
 def _summarise(screen: Console, acts: list[Object]) -> None:
@@ -125,7 +134,7 @@ def _summarise(screen: Console, acts: list[Object]) -> None:
         for index, group in enumerate(act["report"]["groups"]):
             started = group["first_scheduled_s"]
             table.add_row(
-                act["title"] if index == 0 else "",
+                act["title"].partition(":")[0] if index == 0 else "",
                 job_name(group),
                 f"{group['scheduled']} of {group['members']}",
                 Text(OUTCOMES.get(group["state"], group["state"]), style=STYLES.get(group["state"], "red")),
@@ -158,8 +167,8 @@ def _after_deadlock(outcome: Object) -> list[str]:
         return ["By luck, the pods of one job came first, and both jobs finished. Try another --seed."]
     held = [f"[bold]{job_name(group)}[/] holds {group['scheduled']}" for group in outcome["groups"]]
     return [
-        f"{' and '.join(held)} of the GPUs that they both need. Neither can start, and neither gives way:",
-        "[bold red]deadlock[/]. The GPUs are busy for ever, and nothing is done with them.",
+        f"{' and '.join(held)} of the GPUs that they both need. Neither can start, and neither gives way:"
+        " [bold red]deadlock[/]. The GPUs are busy for ever, and nothing is done with them.",
     ]
 
 
@@ -198,16 +207,16 @@ ACTS = (
     ),
     Act(
         "gangs",
-        "The same jobs as gangs: one, then the other",
-        "Muster starts all workers of a job together, or none.",
+        "As gangs: one job, then the other",
+        "The same two jobs. Muster starts all workers of a job together, or none.",
         ("nodes.yaml", "jobs.yaml"),
         False,
         _after_gangs,
     ),
     Act(
         "too-big",
-        "A gang that can never fit: why, and what would help",
-        "A job, [green]green[/], wants 6 workers at once, on the same 4 GPUs.",
+        "Too big for the cluster: why, and what would help",
+        "A third job, [green]green[/], wants 6 workers at once, on the same 4 GPUs.",
         ("nodes.yaml", "too-big.yaml"),
         False,
         _after_refusal,

@@ -12,36 +12,38 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.api.codec import Object
-from muster.api.meta import controller_of, has_condition, name_of
+from muster.api.meta import controller_of, name_of
 from muster.cli.durations import format_duration
 from muster.simulator.world import World
 
 GPU = "nvidia.com/gpu"
-ENDED = ("Succeeded", "Failed")
-FRAME_S = 0.22
-"""How long a frame stays at least, so that people can follow."""
 SLOW_FRAMES = 9
-"""How many frames are shown that slowly; what follows is shown as it comes, so that an act never takes long."""
+"""How many frames are shown slowly; what follows is shown as it comes, so that an act never takes long."""
 COLOURS = ("red", "blue", "green", "magenta", "cyan", "yellow")
 
 
 @dataclass(frozen=True, slots=True)
 class JobLine:
-    """A job: how many workers it wants, hold a GPU, and are done; and whether it has completed."""
+    """A job: how many workers it wants, how many of them hold a GPU, and how many are done."""
 
     name: str
     workers: int
     holding: int
-    is_complete: bool
+    done: int
+
+    @property
+    def is_complete(self) -> bool:
+        return self.done >= self.workers
 
     def text(self) -> str:
         """How far it is, in words."""
+        missing = self.workers - self.holding
         if self.is_complete:
             return "done"
-        if self.holding == self.workers:
+        if not missing:
             return "all workers run: training"
         if self.holding:
-            return f"waits for {self.workers - self.holding} more GPUs, and holds on to its own"
+            return f"waits for {missing} more GPU{'' if missing == 1 else 's'}, and holds on to its own"
         return "waits"
 
 
@@ -57,9 +59,12 @@ def frame_of(world: World) -> Frame:
     """The picture of a world as it is now."""
     on_node: dict[str, list[tuple[str, str]]] = {}
     holding: dict[str, int] = {}
+    done: dict[str, int] = {}
     for pod in world.objects("pods"):
-        node, job = pod["spec"].get("nodeName"), _job_of(pod)
-        if node and (pod.get("status") or {}).get("phase") not in ENDED:
+        node, job, phase = pod["spec"].get("nodeName"), _job_of(pod), (pod.get("status") or {}).get("phase")
+        if phase == "Succeeded":
+            done[job] = done.get(job, 0) + 1
+        elif node and phase != "Failed":
             on_node.setdefault(node, []).append((_worker_of(pod, job), job))
             holding[job] = holding.get(job, 0) + 1
     nodes = tuple(
@@ -71,7 +76,7 @@ def frame_of(world: World) -> Frame:
             name_of(job),
             int(job["spec"].get("parallelism", 1)),
             holding.get(name_of(job), 0),
-            has_condition(job, "Complete"),
+            done.get(name_of(job), 0),
         )
         for job in world.objects("jobs")
     )
@@ -96,11 +101,18 @@ def draw_frame(frame: Frame, time_s: float) -> RenderableType:
 
 @dataclass(slots=True)
 class LiveView:
-    """Draws a world whenever what there is to see has changed. Without a terminal it draws nothing."""
+    """Draws a world whenever what there is to see has changed. Without a terminal it draws nothing.
+
+    A frame is shown if it holds for more than `settles_s` of the world's time, and then stays for `stays_s` of ours.
+    """
 
     console: Console
+    settles_s: float = 0.0
+    stays_s: float = 0.25
     _live: Live | None = None
     _last: Frame | None = None
+    _since_s: float = 0.0
+    _is_shown: bool = True
     _shown: int = field(default=0)
 
     def __enter__(self) -> LiveView:
@@ -111,20 +123,27 @@ class LiveView:
 
     def __exit__(self, *exception: object) -> None:
         if self._live is not None:
+            self._show(self._since_s)
             self._live.stop()
 
     def __call__(self, world: World) -> None:
-        """Show the world if it looks different, slowly at first."""
+        """Take in the world as it is before its time goes on."""
         if self._live is None:
             return
+        if world.time_s - self._since_s > self.settles_s:
+            self._show(self._since_s)
         frame = frame_of(world)
-        if frame == self._last:
+        if frame != self._last:
+            self._last, self._since_s, self._is_shown = frame, world.time_s, False
+
+    def _show(self, time_s: float) -> None:
+        if self._is_shown or self._live is None or self._last is None:
             return
-        self._last = frame
-        self._live.update(draw_frame(frame, world.time_s), refresh=True)
+        self._is_shown = True
+        self._live.update(draw_frame(self._last, time_s), refresh=True)
         self._shown += 1
         if self._shown <= SLOW_FRAMES:
-            time.sleep(FRAME_S)
+            time.sleep(self.stays_s)
 
 
 def _job_of(pod: Object) -> str:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from muster.api.manifests import Manifest, ManifestError, load
+from muster.api.manifests import Manifest, ManifestError, load, load_value
 from muster.cli.durations import parse_duration
 from muster.cli.errors import BadInput
 from muster.nodes.spec import NodeSpec, NodeSpecError, parse_node_spec
+
+if TYPE_CHECKING:
+    from muster.scheduler.options import SchedulerOptions
 
 
 def read_manifests(files: Iterable[Path]) -> list[Manifest]:
@@ -36,6 +40,25 @@ def read_node_specs(texts: Iterable[str]) -> list[NodeSpec]:
         return [parse_node_spec(text) for text in texts]
     except NodeSpecError as error:
         raise BadInput(str(error)) from error
+
+
+def read_scheduler_options(config: Path | None) -> SchedulerOptions:
+    """The options of the scheduler by a KubeSchedulerConfiguration, the defaults without one. Raises `BadInput`."""
+    from muster.scheduler.configuration import read_configuration
+    from muster.scheduler.errors import ConfigurationError
+    from muster.scheduler.options import SchedulerOptions
+
+    if config is None:
+        return SchedulerOptions()
+    try:
+        return SchedulerOptions().with_configuration(read_configuration(load_value(config)))
+    except ManifestError as error:
+        raise BadInput(f"--config {error}") from error
+    except ConfigurationError as error:
+        faults = [str(fault) for fault in error.faults]
+        if len(faults) == 1:
+            raise BadInput(f"--config {config}: {faults[0]}") from error
+        raise BadInput("\n  ".join([f"--config {config}: {len(faults)} errors:", *faults])) from error
 
 
 def read_duration(option: str, text: str) -> float:

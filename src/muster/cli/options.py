@@ -48,12 +48,16 @@ class Behaviour:
     emulate: Literal["1.35", "1.36", "1.37"] | None = None
     """Serve the API exactly as one release does."""
 
+    config: Path | None = None
+    """A KubeSchedulerConfiguration (YAML or JSON) for the scheduler: profiles, plugins, weights, scoring strategies."""
+
 
 DEFAULT_BEHAVIOUR = Behaviour()
 
 
 def cluster_options(behaviour: Behaviour) -> ClusterOptions:
     """The options of the embedded cluster. Raises `BadInput` for what it does not know or cannot do."""
+    from muster.cli.inputs import read_scheduler_options
     from muster.scheduler.errors import UnsupportedOption
     from muster.simulator.options import ClusterOptions, UnknownComponent, check_without
 
@@ -64,6 +68,7 @@ def cluster_options(behaviour: Behaviour) -> ClusterOptions:
             emulate=behaviour.emulate,
             placement=behaviour.placement,
             pod_by_pod=behaviour.pod_by_pod,
+            scheduler=read_scheduler_options(behaviour.config),
         )
         options.scheduler_options()
     except UnknownComponent as error:

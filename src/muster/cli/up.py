@@ -62,7 +62,6 @@ def up(
     data: Path | None = None,
     port: int = 0,
     write_kubeconfig: Annotated[Path | None, Parameter(name="--write-kubeconfig")] = None,
-    config: Path | None = None,
     behaviour: Behaviour = DEFAULT_BEHAVIOUR,
 ) -> int:
     """Start an embedded cluster that kubectl can use.
@@ -80,11 +79,7 @@ def up(
         The port to listen on, on this machine only. Default: any free one.
     write_kubeconfig
         Write the kubeconfig into this file.
-    config
-        A KubeSchedulerConfiguration for the scheduler.
     """
-    if config is not None:
-        raise BadInput(f"--config {config}: scheduler configurations are not supported yet")
     if not 0 <= port <= 65535:
         raise BadInput(f"--port {port}: must be a number from 0 to 65535")
     configure_logging()
