@@ -74,15 +74,19 @@ class Snapshot:
 
 
 class Trial(Snapshot):
-    """A snapshot that can be written. Pods that are placed here need no key; only `remove` looks at keys."""
+    """A snapshot that can be written. Pods that are placed here need no key; only `remove` and `restore` look at keys.
 
-    __slots__ = ()
+    `removed`: the node of each running pod that was taken away, and what it took there.
+    """
+
+    __slots__ = ("removed",)
 
     def __init__(self, base: Snapshot) -> None:
         requested, scored = base.requested.copy(order="K"), base.scored.copy(order="K")
         super().__init__(base.table, requested, scored, base.ports.copy(), base.placed)
         self.counts = dict(base.counts)
         self.where = base.where
+        self.removed: dict[str, tuple[str, Usage]] = {}
 
     def place(self, usage: Usage, row: int, count: int = 1) -> None:
         """Adds `count` pods that take this to the node of that row (removes them, if negative)."""
@@ -108,8 +112,22 @@ class Trial(Snapshot):
             if node is None or key not in pods:
                 continue
             placed[node] = {other: usage for other, usage in pods.items() if other != key}
+            self.removed[key] = (node, pods[key])
             if (row := self.table.index.get(node)) is not None:
                 add_usage(self.axis, self.requested, self.scored, self.ports, row, pods[key], -1)
+        self.placed = placed
+
+    def restore(self, keys: Iterable[str]) -> None:
+        """Puts back pods that `remove` took away, on their nodes; others are ignored."""
+        self.counts.clear()
+        placed = dict(self.placed)
+        for key in keys:
+            node, usage = self.removed.pop(key, (None, None))
+            if node is None or usage is None:
+                continue
+            placed[node] = {**placed.get(node, {}), key: usage}
+            if (row := self.table.index.get(node)) is not None:
+                add_usage(self.axis, self.requested, self.scored, self.ports, row, usage, 1)
         self.placed = placed
 
     def _where(self) -> dict[str, str]:
@@ -121,7 +139,7 @@ class Trial(Snapshot):
     def close(self) -> None:
         """Makes the trial unusable: its arrays are given up."""
         empty = np.zeros((0, 0), dtype=np.int64)
-        self.requested, self.scored, self.placed, self.counts = empty, empty, {}, {}
+        self.requested, self.scored, self.placed, self.counts, self.removed = empty, empty, {}, {}, {}
 
 
 def moved_usage(old: Snapshot, table: NodeTable) -> tuple[Ints, Ints, PortTable]:
