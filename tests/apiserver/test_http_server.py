@@ -1,0 +1,66 @@
+"""The HTTP server's own duties: streams that end, clients that go."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+from muster.apiserver.front import Front
+from muster.apiserver.http import Encoder, HttpServer
+from muster.apiserver.server import ApiServer
+from muster.apiserver.store.memory import MemoryStore
+from muster.clock import RealClock
+
+
+async def open_watch(server: HttpServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A watch by a client of few words; returns once its headers have come."""
+    host, port = server.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET /api/v1/configmaps?watch=1&resourceVersion=1000000 HTTP/1.1\r\nHost: x\r\n\r\n")
+    await reader.readuntil(b"\r\n\r\n")
+    return reader, writer
+
+
+async def start() -> HttpServer:
+    clock = RealClock()
+    server = HttpServer(Front(ApiServer(MemoryStore(), clock, random.Random(1)), clock))
+    await server.start()
+    return server
+
+
+def test_stop_ends_open_watches_at_once() -> None:
+    async def main() -> None:
+        server = await start()
+        _, writer = await open_watch(server)
+        begin = time.monotonic()
+        await server.stop()
+        await server.stop()
+        assert time.monotonic() - begin < 1
+        writer.close()
+
+    asyncio.run(main())
+
+
+def test_client_that_goes_away_leaves_no_watch() -> None:
+    async def main() -> None:
+        server = await start()
+        _, writer = await open_watch(server)
+        assert len(server._streams) == 1
+        writer.close()
+        await writer.wait_closed()
+        async with asyncio.timeout(5):
+            while server._streams:
+                await asyncio.sleep(0.01)
+        await server.stop()
+
+    asyncio.run(main())
+
+
+def test_stored_objects_are_encoded_once() -> None:
+    encoder = Encoder(size=2)
+    obj = {"kind": "Pod"}
+    assert encoder.encode(obj) is encoder.encode(obj)
+    others = [{"kind": str(number)} for number in range(3)]
+    assert [encoder.encode(other) for other in others] == [b'{"kind":"%d"}' % number for number in range(3)]
+    assert encoder.encode({"items": []}) == b'{"items":[]}'
