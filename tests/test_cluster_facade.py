@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster import Cluster
+from muster import Cluster, Result
 from muster.api.codec import Object, Objects
 from muster.api.manifests import ManifestError
 from muster.testing import make_group, make_job, make_node, make_pod
@@ -19,6 +19,11 @@ from muster.testing import make_group, make_job, make_node, make_pod
 def gang(name: str = "train", workers: int = 4) -> Object:
     """An Indexed Job of workers with one GPU each."""
     return make_job(name, parallelism=workers, indexed=True, pod=make_pod(gpu=1))
+
+
+def explanation_of(result: Result) -> Object:
+    assert result.explanation is not None
+    return result.explanation
 
 
 def gpu_nodes(count: int, gpus: int = 2) -> Objects:
@@ -34,6 +39,7 @@ def test_import_of_the_package_loads_no_numpy() -> None:
 def test_gang_job_is_placed_as_a_whole_with_names_by_index() -> None:
     result = Cluster.load(gpu_nodes(2)).schedule([gang()])
     assert result.state == "Placed"
+    assert result.explanation is None
     assert result.assignments == {
         "default/train-0": "node-0",
         "default/train-1": "node-0",
@@ -46,10 +52,25 @@ def test_gang_that_does_not_fit_is_infeasible_with_verified_changes() -> None:
     result = Cluster.load(gpu_nodes(2)).schedule([gang(workers=6)])
     assert result.state == "Infeasible"
     assert result.assignments == {}
-    kinds = {change["kind"]: change for change in result.explanation["changes"]}
+    kinds = {change["kind"]: change for change in explanation_of(result)["changes"]}
     assert kinds["addNodes"]["nodes"] == 1
     assert kinds["lowerMinCount"]["to"] == 4
     assert all(change["verified"] for change in kinds.values())
+
+
+def test_group_in_the_way_is_named_as_a_change() -> None:
+    cluster = Cluster.load(gpu_nodes(2))
+    cluster.apply(cluster.schedule([gang("first")]))
+    changes = explanation_of(cluster.schedule([gang("second")]))["changes"]
+    assert "endGroups" in {change["kind"] for change in changes}
+
+
+def test_more_members_than_needed_are_placed_as_far_as_they_fit_and_the_rest_is_explained() -> None:
+    pods = [make_pod(f"worker-{index}", gpu=1, group="some") for index in range(4)]
+    result = Cluster.load(gpu_nodes(1, gpus=3)).schedule([make_group("some", min_count=2), *pods])
+    assert result.state == "Placed"
+    assert sorted(result.assignments) == ["default/worker-0", "default/worker-1", "default/worker-2"]
+    assert explanation_of(result)["reasons"]
 
 
 def test_job_that_is_no_gang_is_placed_as_far_as_it_fits() -> None:
@@ -104,7 +125,7 @@ def test_group_made_by_hand_counts_members_that_run_already(version: str) -> Non
 def test_group_that_cannot_be_tried_says_what_it_waits_for(objects: Objects, want: str) -> None:
     result = Cluster.load(gpu_nodes(1)).schedule(objects)
     assert result.state == "Infeasible"
-    assert want in result.explanation["summary"]
+    assert want in explanation_of(result)["summary"]
 
 
 def test_topology_constraint_is_undecided_until_it_is_supported() -> None:
@@ -112,7 +133,7 @@ def test_topology_constraint_is_undecided_until_it_is_supported() -> None:
     group = make_group("racked", min_count=1, schedulingConstraints=constraint)
     result = Cluster.load(gpu_nodes(1)).schedule([group, make_pod("a", group="racked")])
     assert result.state == "Undecided"
-    assert "topology" in result.explanation["summary"]
+    assert "topology" in explanation_of(result)["summary"]
 
 
 def test_text_path_and_objects_say_the_same(tmp_path: Path) -> None:

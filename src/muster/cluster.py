@@ -29,6 +29,7 @@ from muster.controllers.action import Create
 from muster.controllers.job_creation import new_pod, wanted_active
 from muster.controllers.job_groups import GroupApi, plan_group
 from muster.controllers.job_spec import JobSpec
+from muster.engine.changes import RunningGroup
 from muster.engine.decide import DEFAULT_BUDGET, decide
 from muster.engine.explain import explain
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed
@@ -59,13 +60,13 @@ class Result:
     """What was decided about one or more groups.
 
     `state`: the worst one of any group. `assignments`: `namespace/name` of each placed pod and its node (pods that do
-    not exist yet are named `<job>-<index>`). `explanation`: `summary`, `reasons`, `changes` (interfaces.md) of the
-    first group in the worst state.
+    not exist yet are named `<job>-<index>`). `explanation`: None if everything was placed, else `summary`, `reasons`
+    and `changes` (docs/reference/python.md) of the first group in the worst state.
     """
 
     state: State
     assignments: dict[str, str]
-    explanation: Object
+    explanation: Object | None
     manifests: tuple[Manifest, ...] = field(default=(), repr=False)
     """What was asked about."""
 
@@ -132,8 +133,9 @@ class Cluster:
                 self._objects.cache.forget(key)
             self._objects.remove(created)
         if not answers:
-            return Result("Placed", standing, _said("all pods have a node already"), manifests)
-        worst = max(answers, key=lambda answer: _BADNESS.index(answer.state))
+            return Result("Placed", standing, None, manifests)
+        # Of equally bad answers the first one that has something to say.
+        worst = max(answers, key=lambda answer: (_BADNESS.index(answer.state), answer.explanation is not None))
         assignments = {key: node for answer in answers for key, node in answer.assignments.items()}
         return Result(worst.state, assignments, worst.explanation, manifests)
 
@@ -184,13 +186,20 @@ class Cluster:
         request = GroupRequest(entity.key, members, terms.min_count, scheduled, terms.topology_key)
         snapshot = cache.state.snapshot()
         decision = decide(snapshot, request, budget=max(1, round(DEFAULT_BUDGET * budget_s)))
-        explanation = explain(snapshot, request, decision)
+        explanation = None
+        if not isinstance(decision, Placed) or decision.unplaced:
+            explanation = explain(snapshot, request, decision, groups=self._running(entity.key))
         if not isinstance(decision, Placed):
             return Result("Infeasible" if isinstance(decision, Infeasible) else "Undecided", {}, explanation)
         for placement in decision.placements:
             cache.assume(placement.pod, placement.node)
             assumed.append(placement.pod)
         return Result("Placed", {placement.pod: placement.node for placement in decision.placements}, explanation)
+
+    def _running(self, asking: str) -> list[RunningGroup]:
+        """The other groups that hold room, with the pods that do."""
+        groups = sorted(self._objects.cache.groups.items())
+        return [(key, sorted(group.scheduled)) for key, group in groups if group.scheduled and key != asking]
 
     def _held(self, entity: _Entity) -> str:
         """What holds the entity back before any attempt, "" if nothing does; the engine answers about topology."""
