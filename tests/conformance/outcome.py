@@ -34,12 +34,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of recording. `recognises` looks at the first line, `run(lines, seed)` replays all of them."""
+    """One kind of recording. `recognises` looks at the first line, `run(lines, seed)` replays all of them.
+
+    `completes` adds to each line what only the whole file tells, before some of the lines are chosen.
+    """
 
     name: str
     recognises: Callable[[Object], bool]
     row: Callable[[Object], str]
     run: Callable[[Sequence[Object], int | None], Iterable[Outcome]]
+    completes: Callable[[Sequence[Object]], Sequence[Object]] = lambda lines: lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import kind_api
 import kind_controllers
 from outcome import Accepted, Kind, Outcome, is_accepted, load_accepted
 
 from muster.api.codec import Object, loads
 
 HERE = Path(__file__).parent
-KINDS: tuple[Kind, ...] = (kind_controllers.KIND,)
+KINDS: tuple[Kind, ...] = (kind_api.KIND, kind_controllers.KIND)
 
 
 class Unusable(Exception):
@@ -47,6 +48,7 @@ def replay(path: Path, rows: frozenset[str], seed: int | None, only: str = "") -
     """Replay one file; `rows`: the families to take (empty: all), `only`: a part of the unit's id."""
     lines = read_lines(path)
     kind = kind_of(path, lines)
+    lines = list(kind.completes(lines))
     chosen = [line for line in lines if (not rows or kind.row(line) in rows) and only in str(line.get("id", ""))]
     return list(kind.run(chosen, seed))
 

@@ -1,0 +1,105 @@
+"""Conversations with real API servers: the recorded requests go to ours, in virtual time, and the answers are compared.
+
+Each scenario gets a cluster of its own at the recording's compatibility level. Requests pass the same front as over
+HTTP (forms of answers, tables, discovery); there are no sockets. The unit is an exchange.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from answers import compare
+from conversation import Values, ask
+from outcome import Difference, Kind, Outcome
+
+from muster.api.codec import Object
+from muster.apiserver.front import Front
+from muster.apiserver.options import Release
+from muster.apiserver.store.memory import MemoryStore
+from muster.clock import VirtualClock, run_virtual
+from muster.simulator.embedded import EmbeddedCluster
+from muster.simulator.options import ClusterOptions
+
+WITHOUT = frozenset(
+    {
+        "daemonset-controller",
+        "deployment-controller",
+        "node-lifecycle-controller",
+        "nodes",
+        "replicaset-controller",
+        "root-ca-certificate-publisher-controller",
+        "scheduler",
+        "serviceaccount-controller",
+        "statefulset-controller",
+    }
+)
+"""What did not run when the conversations were recorded."""
+PAUSE_S = 0.01
+"""The time between two requests; recorded waits come on top."""
+MARKS: dict[Release, str] = {"1.35": "v1alpha1", "1.36": "v1alpha2", "1.37": "v1alpha3"}
+"""A version of the scheduling group that only that release served."""
+
+
+def recognise(line: Object) -> bool:
+    """Whether a line is one exchange of an API conversation."""
+    return {"scenario", "step", "request", "response", "wait_s"} <= line.keys()
+
+
+def with_release(lines: Sequence[Object]) -> list[Object]:
+    """The lines, each with the release that it was recorded with, and with the scenario as its id."""
+    release = _release(lines)
+    return [{**line, "id": line["scenario"], "release": release} for line in lines]
+
+
+def _release(lines: Sequence[Object]) -> Release:
+    """The release of a recording, by the version of the scheduling group in its paths."""
+    for release, version in MARKS.items():
+        mark = f"/scheduling.k8s.io/{version}"
+        if any(mark in line["request"]["path"] and line["response"]["code"] < 300 for line in lines):
+            return release
+    return "1.37"
+
+
+def run(lines: Sequence[Object], seed: int | None) -> Iterator[Outcome]:
+    """Replay the scenarios one after the other."""
+    for _, steps in groupby(lines, key=lambda line: line["scenario"]):
+        yield from replay_scenario(list(steps), seed)
+
+
+def replay_scenario(steps: Sequence[Object], seed: int | None) -> list[Outcome]:
+    """Replay one scenario on a fresh cluster."""
+
+    async def main(clock: VirtualClock) -> list[Outcome]:
+        options = ClusterOptions(without=WITHOUT, emulate=steps[0]["release"])
+        cluster = EmbeddedCluster(MemoryStore(), clock, random.Random(seed or 0), options)
+        running = asyncio.get_running_loop().create_task(cluster.run())
+        try:
+            return await _converse(Front(cluster.server, clock), clock, steps)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    return run_virtual(main)
+
+
+async def _converse(front: Front, clock: VirtualClock, steps: Sequence[Object]) -> list[Outcome]:
+    values, outcomes = Values(), []
+    for step in steps:
+        await clock.sleep(PAUSE_S + step["wait_s"])
+        code, warnings, body = await ask(front, step["request"], values)
+        values.learn(step["response"]["body"], body)
+        if step["setup"]:
+            continue
+        found = compare(step, code, warnings, body)
+        path = f"step {step['step']}: "
+        differences = tuple(Difference(path + one.path, one.want, one.got) for one in found)
+        request = step["request"]
+        unit = f"{step['scenario']} {step['step']} {request['method']} {request['path']} ({step['note']})"
+        outcomes.append(Outcome(unit, step["scenario"], differences))
+    return outcomes
+
+
+KIND = Kind("API conversations", recognise, lambda line: str(line["scenario"]), run, with_release)
