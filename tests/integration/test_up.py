@@ -1,0 +1,101 @@
+"""`muster up` as people use it: a process of its own, kubectl, kills and restarts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from real_clients import Kubectl
+
+pytestmark = pytest.mark.integration
+
+ARTICLE = Path(__file__).parents[2] / "examples" / "article"
+
+
+@contextlib.contextmanager
+def up(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A running `muster up` and its kubeconfig; killed at the end if it still runs."""
+    command = [sys.executable, "-m", "muster.cli.main", "up", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        line = process.stdout.readline().strip()
+        assert line, process.stderr.read()
+        yield process, Path(line)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def on(kubectl: Kubectl, kubeconfig: Path) -> Kubectl:
+    """kubectl on another server."""
+    return replace(kubectl, environment={**kubectl.environment, "KUBECONFIG": str(kubeconfig)})
+
+
+def gang_member(number: int) -> str:
+    return (ARTICLE / "pod-v1alpha2.yaml").read_text().replace("worker-0", f"worker-{number}")
+
+
+def test_the_articles_gang_runs_and_survives_a_kill(kubectl: Kubectl, tmp_path: Path) -> None:
+    options = ("--data", str(tmp_path / "data"), "--write-kubeconfig", str(tmp_path / "config"))
+    with up("--nodes", "4", *options) as (process, config):
+        here = on(kubectl, config)
+        here("create", "namespace", "some-ns")
+        for name in ("workload-v1alpha2", "podgroup-v1alpha2"):
+            here("apply", "-f", str(ARTICLE / f"{name}.yaml"))
+        for number in range(4):
+            here("apply", "-f", "-", stdin=gang_member(number))
+        pods = [f"pod/worker-{number}" for number in range(4)]
+        here("wait", "-n", "some-ns", "--for=condition=Ready", *pods, "--timeout=30s")
+        before = here.json("get", "pods", "-n", "some-ns")["items"]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with up(*options) as (process, config):
+        after = on(kubectl, config).json("get", "pods", "-n", "some-ns")["items"]
+        assert [pod["spec"]["nodeName"] for pod in after] == [pod["spec"]["nodeName"] for pod in before]
+        assert [pod["metadata"]["uid"] for pod in after] == [pod["metadata"]["uid"] for pod in before]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
+
+
+def test_indexed_job_becomes_a_gang(kubectl: Kubectl) -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train"},
+        "spec": {
+            "parallelism": 4,
+            "completions": 4,
+            "completionMode": "Indexed",
+            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}},
+        },
+    }
+    with up("--nodes", "2") as (process, config):
+        here = on(kubectl, config)
+        here("create", "-f", "-", stdin=json.dumps(job))
+        here("wait", "--for=jsonpath={.status.active}=4", "job/train", "--timeout=20s")
+        groups = here.json("get", "podgroups")["items"]
+        assert [group["spec"]["schedulingPolicy"]["gang"]["minCount"] for group in groups] == [4]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
+
+
+def test_foreign_data_directory_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("dear data")
+    command = [sys.executable, "-m", "muster.cli.main", "up", "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, env=dict(os.environ), check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert str(tmp_path) in done.stderr
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
