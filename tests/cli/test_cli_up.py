@@ -116,7 +116,7 @@ def test_up_refuses_a_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
         (["--nodes", "count=many"], "count is 'many'"),
         (["--nodes", "4,gpu"], "'4' is neither a number nor key=value"),
         (["--port", "70000"], "--port 70000: must be a number from 0 to 65535"),
-        (["--config", "scheduler.yaml"], "not supported yet"),
+        (["--config", "missing.yaml"], "--config missing.yaml: cannot be read: No such file or directory"),
         (["--without", "job-controler"], "did you mean job-controller"),
         (["--placement", "upstream-1.36"], "--placement: placement 'upstream-1.36' is not available yet"),
     ],

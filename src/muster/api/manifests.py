@@ -45,16 +45,31 @@ class Manifest:
 
 def load(path: str | Path) -> list[Manifest]:
     """The objects of a file, in file order. Raises `ManifestError`."""
+    return parse(_read_text(path), str(path))
+
+
+def load_value(path: str | Path) -> JSON:
+    """The only document of a YAML or JSON file that need not be a manifest. Raises `ManifestError`."""
+    name = str(path)
+    found = list(_documents(_read_text(path), name))
+    if not found:
+        raise ManifestError(name, 0, "there is nothing in it")
+    if len(found) > 1:
+        raise ManifestError(name, found[1][0], "there must be only one document in it")
+    value = found[0][1]
+    return value.value if isinstance(value, _Located) else value
+
+
+def _read_text(path: str | Path) -> str:
     name = str(path)
     try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise ManifestError(name, 0, f"cannot be read: {error.strerror or error}") from error
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ManifestError(name, data[: error.start].count(b"\n") + 1, "is not UTF-8 text") from error
-    return parse(text, name)
 
 
 def parse(text: str, file: str = "<text>") -> list[Manifest]:

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 
 class CommandError(Exception):
-    """One clear line for a person. Not retryable without changing the input."""
+    """One clear line for a person, and one for each of the `details`. Not retryable without changing the input."""
 
     exit_code = 1
+
+    def __init__(self, message: str, details: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.details = details
 
 
 class BadInput(CommandError):

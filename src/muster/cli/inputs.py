@@ -55,10 +55,10 @@ def read_scheduler_options(config: Path | None) -> SchedulerOptions:
     except ManifestError as error:
         raise BadInput(f"--config {error}") from error
     except ConfigurationError as error:
-        faults = [str(fault) for fault in error.faults]
+        faults = tuple(str(fault) for fault in error.faults)
         if len(faults) == 1:
             raise BadInput(f"--config {config}: {faults[0]}") from error
-        raise BadInput("\n  ".join([f"--config {config}: {len(faults)} errors:", *faults])) from error
+        raise BadInput(f"--config {config}: {len(faults)} errors:", faults) from error
 
 
 def read_duration(option: str, text: str) -> float:

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     except CommandError as error:
         if debug:
             raise
-        return _fail(str(error), error.exit_code)
+        return _fail(str(error), error.exit_code, error.details)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:
@@ -126,8 +126,10 @@ def _suggestion(name: str) -> str:
     return f", did you mean {close[0]!r}?" if close else ""
 
 
-def _fail(message: str, code: int) -> int:
+def _fail(message: str, code: int, details: Sequence[str] = ()) -> int:
     print(f"muster: {_one_line(message)}", file=sys.stderr)
+    for detail in details:
+        print(f"  {_one_line(detail)}", file=sys.stderr)
     return code
 
 

@@ -13,20 +13,24 @@ from muster.engine.changes import RunningGroup
 from muster.engine.decide import decide
 from muster.engine.explain import explain
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed
+from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
-from muster.simulator.groups import ENDED, GroupView, phase_of
+from muster.scheduler.options import SchedulerOptions
+from muster.simulator.groups import ENDED, GroupView, phase_of, scheduler_of
 
-_Question: TypeAlias = tuple[tuple[Shape, ...], int, int, str | None]
-"""What a group asks for, whoever it is: shapes of its pending members, min_count, members that run, topology key."""
+_Question: TypeAlias = tuple[tuple[Shape, ...], int, int, str | None, str]
+"""What a group asks for, whoever it is: shapes of its pending members, min_count, members that run, topology key, and
+the schedulerName."""
 
 
 class Judge:
     """Decides about groups on the final objects (by plural, in stored form), each as if it were alone."""
 
-    def __init__(self, objects: Mapping[str, Objects]) -> None:
+    def __init__(self, objects: Mapping[str, Objects], options: SchedulerOptions) -> None:
         self._objects = objects
+        self._options = options
         self._judged: dict[_Question, tuple[str, Object | None]] = {}
 
     def state_of(self, group: GroupView) -> tuple[str, Object | None]:
@@ -35,19 +39,21 @@ class Judge:
         running = sum(1 for pod in group.pods if pod["spec"].get("nodeName") and phase_of(pod) not in ENDED)
         topology_key = group.terms.topology_key if group.terms is not None else None
         request = GroupRequest(group.ref.key, members, group.min_count, running, topology_key)
-        question = (tuple(member.shape for member in members), group.min_count, running, topology_key)
+        scheduler = scheduler_of(group.pods[0]) if group.pods else ""
+        profile = self._options.profile_of(scheduler)
+        question = (tuple(member.shape for member in members), group.min_count, running, topology_key, scheduler)
         if running:  # what it holds itself is part of the question
-            return self._judge(request)
+            return self._judge(request, profile)
         if question not in self._judged:
-            self._judged[question] = self._judge(request)
+            self._judged[question] = self._judge(request, profile)
         return self._judged[question]
 
-    def _judge(self, request: GroupRequest) -> tuple[str, Object | None]:
-        decision = decide(self._snapshot, request)
+    def _judge(self, request: GroupRequest, profile: Profile) -> tuple[str, Object | None]:
+        decision = decide(self._snapshot, request, profile=profile)
         if isinstance(decision, Placed) and decision.placements:
             return "Pending", None
         name = "Unschedulable" if isinstance(decision, Infeasible | Placed) else "Undecided"
-        return name, explain(self._snapshot, request, decision, groups=self._running)
+        return name, explain(self._snapshot, request, decision, groups=self._running, profile=profile)
 
     def topology_of(self, group: GroupView) -> dict[str, str]:
         """The domain of each topology key that the group asks for, where its members are in one."""

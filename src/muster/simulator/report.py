@@ -70,7 +70,7 @@ def _moment(time_s: float | None) -> float | None:
 
 
 def _groups(outcome: Outcome) -> Objects:
-    judge = Judge(outcome.objects)
+    judge = Judge(outcome.objects, outcome.options.scheduler_options())
     return [_group(view, judge, outcome.history) for view in find_groups(outcome.objects)]
 
 
