@@ -12,12 +12,13 @@ from compare import differences
 from naming import Names
 from outcome import Difference, Kind, Outcome
 from playing import Player
-from states import WRITERS, sort_key, write_events
+from states import WRITERS, Writer, sort_key, write_events
+from states_apps import APPS_WRITERS
 from varying import vary
 
 from muster.api.codec import Object
 from muster.api.meta import has_condition, is_deleting, name_of
-from muster.api.resource import EVENTS, NAMESPACES, NODES
+from muster.api.resource import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, Resource
 from muster.apiserver.inprocess import InProcessTransport
 from muster.apiserver.options import ServerOptions
 from muster.apiserver.server import ApiServer
@@ -29,6 +30,9 @@ from muster.controllers.registry import CONTROLLERS, ControllerService
 
 TIMING_TOLERANCE_S = 3.5
 """The recorder looked now and then, and its clock started with the step."""
+
+ROOT_CA = "kube-root-ca.crt"
+"""A ConfigMap that another controller makes in every namespace: recordings leave it out, but quotas count it."""
 
 NO_NEW_POD_S = 14.0
 """So long the recorder waited before it wrote that no new pod came."""
@@ -47,12 +51,22 @@ class Cluster:
     options: ControllerOptions = field(default_factory=lambda: ControllerOptions(job_groups="off"))
 
 
+ALL_WRITERS: dict[str, tuple[Resource, Writer]] = {**APPS_WRITERS, **WRITERS}
+
 _ALWAYS = frozenset(
     {
+        "cronjob-controller",
+        "daemonset-controller",
+        "deployment-controller",
+        "disruption-controller",
         "garbage-collector-controller",
         "job-controller",
         "namespace-controller",
+        "persistentvolumeclaim-protection-controller",
         "pod-garbage-collector-controller",
+        "replicaset-controller",
+        "resourcequota-controller",
+        "statefulset-controller",
         "taint-eviction-controller",
         "ttl-after-finished-controller",
     }
@@ -131,7 +145,8 @@ class _Replay:
         await self._prepare()
         loop = asyncio.get_running_loop()
         player = self.player
-        running = (self.controllers.run(), player.pods.run(), player.node_objects.run(), player.nodes.run())
+        informers = (*player.named, player.pods, player.node_objects)
+        running = (self.controllers.run(), *(informer.run() for informer in informers), player.nodes.run())
         tasks = [loop.create_task(coroutine) for coroutine in running]
         await self.clock.sleep(1.0)
         found: list[Difference] = []
@@ -157,6 +172,7 @@ class _Replay:
             None,
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.names.namespace}},
         )
+        await self.client.create(CONFIG_MAPS, self.names.namespace, _config_map(ROOT_CA))
         for name, zone in self.nodes.items():
             await self.client.create(NODES, None, _node(name, zone))
             await self.client.patch(NODES, None, name, {"status": _node(name, zone)["status"]}, subresource="status")
@@ -167,7 +183,8 @@ class _Replay:
     async def _step(self, number: int, step: Object, state: Object) -> list[Difference]:
         self.recorded = state
         start, seen = self.clock.now(), set(self.player.pods.objects)
-        self.player.recorded = state
+        self.player.recorded, self.player.note = state, step.get("note") or ""
+        await self.player.finish_what_is_gone(step["do"])
         for action in step["do"]:
             await self.player.play(action)
         found = [Difference(f"step {number}: {d.path}", d.want, d.got) for d in self.player.differences]
@@ -233,7 +250,7 @@ class _Replay:
     async def _state(self) -> Object:
         """The state of the namespace as a recording writes it."""
         state: Object = {}
-        for kind, (resource, write) in WRITERS.items():
+        for kind, (resource, write) in ALL_WRITERS.items():
             if not resource.namespaced and kind not in self.kinds:
                 continue
             if resource.group == "scheduling.k8s.io" and self.cluster.options.job_groups == "off":
@@ -254,6 +271,8 @@ class _Replay:
     def _counts(self, kind: str, obj: Object) -> bool:
         if kind == "Namespace":
             return name_of(obj) == self.names.namespace
+        if kind == "ConfigMap":
+            return name_of(obj) != ROOT_CA
         return kind != "Node" or name_of(obj) not in self.nodes
 
     async def _new_events(self) -> list[Object]:
@@ -262,6 +281,10 @@ class _Replay:
         self.told |= {name_of(event) for event in fresh}
         about_us = [event for event in fresh if event["involvedObject"].get("name") not in self.nodes]
         return write_events(about_us, self.names)
+
+
+def _config_map(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
 
 
 def _node(name: str, zone: str) -> Object:

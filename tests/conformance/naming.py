@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from muster.api.codec import JSON, Object
 from muster.api.meta import name_of, uid_of
 
 _UID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+
+_REFUSED = re.compile(r"""(pods "[^"]+-)[bcdfghjklmnpqrstvwxz2456789]{5}(" is forbidden)""")
+"""A generated name that was refused."""
+
+_HASH_LABELS = ("pod-template-hash", "controller.kubernetes.io/hash", "controller-revision-hash")
 
 
 class Names:
@@ -28,11 +34,33 @@ class Names:
         prefix = obj["metadata"].get("generateName")
         if prefix and not obj["spec"].get("subdomain"):
             self._counts[prefix] = self._counts.get(prefix, 0) + 1
-            self.call(name, f"{prefix}#{self._counts[prefix]}")
-        elif obj.get("kind") == "Workload":
-            self._see_workload(obj, name)
-        elif obj.get("kind") == "PodGroup":
-            self._see_group(obj, name)
+            self.call(name, f"{self.write_text(prefix)}#{self._counts[prefix]}")
+        elif see := _SEEN.get(obj.get("kind", "")):
+            see(self, obj, name)
+
+    def _see_hashed(self, obj: Object, name: str) -> None:
+        """A ReplicaSet or revision whose name ends in the hash that its labels show."""
+        labels = obj["metadata"].get("labels") or {}
+        for label in _HASH_LABELS:
+            hash_ = labels.get(label, "")
+            if hash_ and name.endswith(f"-{hash_}"):
+                mark = self._mark("hash", hash_)
+                self.call(name, f"{self.write_text(name.removesuffix(f'-{hash_}'))}-{mark}")
+                return
+
+    def _see_job(self, obj: Object, name: str) -> None:
+        """A Job of a CronJob: its name ends in the minute."""
+        for owner in obj["metadata"].get("ownerReferences") or ():
+            minute = name.removeprefix(f"{owner['name']}-")
+            if owner["kind"] == "CronJob" and minute.isdecimal():
+                self.call(name, f"{owner['name']}-{self._mark('minute', minute)}")
+
+    def _mark(self, word: str, value: str) -> str:
+        """`<word1>`, `<word2>` … for values in order of appearance."""
+        if value not in self._written:
+            self._counts[word] = self._counts.get(word, 0) + 1
+            self.call(value, f"<{word}{self._counts[word]}>")
+        return self._written[value]
 
     def _see_workload(self, obj: Object, name: str) -> None:
         owner = (obj["spec"].get("controllerRef") or {}).get("name", "")
@@ -74,8 +102,17 @@ class Names:
             if name in text:
                 written = self._written[name].replace("\\", r"\\")
                 text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w])", written, text)
-        return _TIME.sub("<time>", _UID.sub("<uid>", text))
+        return _REFUSED.sub(r"\1#?\2", _TIME.sub("<time>", _UID.sub("<uid>", text)))
 
     def owner_uid(self, candidates: list[Object]) -> str:
         """The uid of the first candidate, or one that nobody has."""
         return uid_of(candidates[0]) if candidates else "00000000-0000-4000-8000-000000000000"
+
+
+_SEEN: dict[str, Callable[[Names, Object, str], None]] = {
+    "Workload": Names._see_workload,
+    "PodGroup": Names._see_group,
+    "ReplicaSet": Names._see_hashed,
+    "ControllerRevision": Names._see_hashed,
+    "Job": Names._see_job,
+}

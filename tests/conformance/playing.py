@@ -8,18 +8,28 @@ from dataclasses import dataclass
 from naming import Names
 from node_kubelets import NodeKubelets
 from outcome import Difference
-from states import DEPLOYMENTS, POD_GROUPS_1_36, REPLICA_SETS, WORKLOADS_1_36
+from pod_kubelets import PodKubelets
+from states import POD_GROUPS_1_36, WORKLOADS_1_36
 
 from muster.api.codec import JSON, Object
-from muster.api.meta import name_of
+from muster.api.meta import is_deleting, name_of
 from muster.api.resource import (
     CONFIG_MAPS,
+    CONTROLLER_REVISIONS,
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
     JOBS,
     LEASES,
+    LIMIT_RANGES,
     NAMESPACES,
     NODES,
+    POD_DISRUPTION_BUDGETS,
     PODS,
+    REPLICA_SETS,
+    RESOURCE_QUOTAS,
     SERVICES,
+    STATEFUL_SETS,
     Resource,
 )
 from muster.client.client import Client
@@ -31,15 +41,21 @@ RESOURCES: dict[str, Resource] = {
     resource.kind: resource
     for resource in (
         CONFIG_MAPS,
+        CRON_JOBS,
+        DAEMON_SETS,
         DEPLOYMENTS,
         JOBS,
         LEASES,
+        LIMIT_RANGES,
         NAMESPACES,
         NODES,
         PODS,
+        POD_DISRUPTION_BUDGETS,
         POD_GROUPS_1_36,
         REPLICA_SETS,
+        RESOURCE_QUOTAS,
         SERVICES,
+        STATEFUL_SETS,
         WORKLOADS_1_36,
     )
 }
@@ -61,18 +77,24 @@ class Player:
     addresses: dict[str, str]
     appeared: dict[str, float]
     """When each pod was first seen."""
+    named: list[Informer]
+    """Of other kinds whose names have random parts."""
     node_objects: Informer
     nodes: NodeKubelets
     recorded: Object
     """The recorded state after the step that is played: it tells what an action does not say."""
+    note: str
+    """What the recording notes about the step that is played."""
 
     @classmethod
     def of(cls, client: Client, clock: Clock, names: Names) -> Player:
         """A player for one namespace."""
         pods = Informer(client, clock, PODS, namespace=names.namespace)
         nodes = Informer(client, clock, NODES)
-        player = cls(client, clock, names, pods, [], {}, {}, nodes, NodeKubelets(client, clock), {})
-        pods.add_handler(player.watch)
+        named = [Informer(client, clock, kind, namespace=names.namespace) for kind in _NAMED]
+        player = cls(client, clock, names, pods, [], {}, {}, named, nodes, NodeKubelets(client, clock), {}, "")
+        for informer in (*named, pods):
+            informer.add_handler(player.watch)
         return player
 
     def watch(self, changes: list[Change]) -> None:
@@ -80,6 +102,8 @@ class Player:
         for change in changes:
             if change.type == "ADDED":
                 self.names.see(change.object)
+                if change.object["kind"] != "Pod":
+                    continue
                 self.appeared.setdefault(name_of(change.object), self.clock.now())
 
     async def play(self, action: JSON) -> None:
@@ -90,6 +114,11 @@ class Player:
             if name in action:
                 try:
                     await play(self, action[name])
+                    if action.get("note") == _WITHOUT_TAINT:
+                        made = action["create"]
+                        await self.client.patch(
+                            NODES, None, name_of(made), {"spec": {"taints": made["spec"]["taints"]}}
+                        )
                 except ApiError as error:
                     self._refused(action, error)
                 else:
@@ -198,10 +227,24 @@ class Player:
         """Do nothing for a while."""
         await self.clock.sleep(seconds)
 
+    async def finish_what_is_gone(self, actions: list[JSON]) -> None:
+        """Finish deletions that a recording does not mention, where one pod after the other is given up.
+
+        That is so if a step only patches and a pod that was terminating before it is not there any more after it.
+        """
+        if not actions or any("patch" not in action for action in actions):
+            return
+        left = {pod["name"] for pod in self.recorded.get("Pod") or ()}
+        for pod in list(self.pods.objects.values()):
+            if left and is_deleting(pod) and self.names.write_text(name_of(pod)) not in left:
+                await self.client.delete(PODS, self.names.namespace, name_of(pod), {"gracePeriodSeconds": 0})
+
     async def kubelet(self, action: JSON) -> None:
         """What kubelets do: bind pods, write their status, finish deletions."""
         if isinstance(action, str):
-            raise NotImplementedError(action)
+            kubelets = PodKubelets(self.client, self.clock, self.pods, self.addresses, self.default_node)
+            await kubelets.play(action, once="one round" in self.note)
+            return
         if "nodes" in action:
             await self.kubelet_of_nodes(action)
             return
@@ -209,6 +252,11 @@ class Player:
             name = await self._existing(written, may_be_missing="missing" in action)
             if name is not None:
                 await self._kubelet_pod(name, action)
+
+    @property
+    def default_node(self) -> str:
+        """Where pods run that may run anywhere."""
+        return self._name("n1")
 
     async def kubelet_of_nodes(self, action: Object) -> None:
         """What kubelets do to nodes."""
@@ -253,6 +301,10 @@ class Player:
 
     def _name(self, written: str) -> str:
         return self.names.real(written) or written
+
+
+_NAMED = (REPLICA_SETS, CONTROLLER_REVISIONS, JOBS)
+_WITHOUT_TAINT = "the not-ready taint set by admission was removed at once"
 
 
 def _resource(kind: str) -> Resource:

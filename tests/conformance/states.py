@@ -24,8 +24,6 @@ from muster.api.resource import (
 
 WORKLOADS_1_36 = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload")
 POD_GROUPS_1_36 = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
 
 Writer = Callable[[Object], Object]
 
@@ -40,7 +38,7 @@ def owners(obj: Object) -> list[str]:
     ]
 
 
-def _head(obj: Object, *parts: str) -> Object:
+def head(obj: Object, *parts: str) -> Object:
     """Name, and those of labels, annotations, finalizers, owners and deleting that are asked for and there."""
     metadata = obj["metadata"]
     values: Object = {
@@ -50,14 +48,14 @@ def _head(obj: Object, *parts: str) -> Object:
         "owners": owners(obj),
         "deleting": is_deleting(obj),
     }
-    return {"name": name_of(obj), **_present({part: values[part] for part in parts})}
+    return {"name": name_of(obj), **present({part: values[part] for part in parts})}
 
 
-def _present(values: Object) -> Object:
+def present(values: Object) -> Object:
     return {key: value for key, value in values.items() if value not in (None, [], {}, False)}
 
 
-def _conditions(obj: Object, keys: Sequence[str]) -> list[Object]:
+def conditions_of(obj: Object, keys: Sequence[str]) -> list[Object]:
     found = (obj.get("status") or {}).get("conditions") or []
     return [{key: entry[key] for key in keys if entry.get(key) not in (None, "")} for entry in found]
 
@@ -66,19 +64,19 @@ def write_pod(pod: Object) -> Object:
     """A Pod."""
     spec, status = pod["spec"], pod.get("status") or {}
     keys = ("type", "status", "reason", "message")
-    conditions = [entry for entry in _conditions(pod, keys) if entry["status"] != "True" or "reason" in entry]
+    conditions = [entry for entry in conditions_of(pod, keys) if entry["status"] != "True" or "reason" in entry]
     shown = ("nodeName", "hostname", "subdomain", "nodeSelector", "schedulingGroup", "affinity")
     return {
-        **_head(pod, "labels", "annotations", "finalizers", "owners", "deleting"),
+        **head(pod, "labels", "annotations", "finalizers", "owners", "deleting"),
         "phase": status.get("phase"),
         "ready": has_condition(pod, "Ready"),
         "restartPolicy": spec.get("restartPolicy"),
         "containers": [_container(container) for container in spec["containers"]],
-        **_present({key: spec.get(key) for key in shown}),
-        **_present({"podIP": status.get("podIP"), "conditions": conditions}),
-        **_present({"initContainers": [_container(container) for container in spec.get("initContainers") or ()]}),
-        **_present({"tolerations": [item for item in spec.get("tolerations") or () if not _is_default(item)]}),
-        **_present({"activeDeadlineSeconds": spec.get("activeDeadlineSeconds"), "volumes": spec.get("volumes")}),
+        **present({key: spec.get(key) for key in shown}),
+        **present({"podIP": status.get("podIP"), "conditions": conditions}),
+        **present({"initContainers": [_container(container) for container in spec.get("initContainers") or ()]}),
+        **present({"tolerations": [item for item in spec.get("tolerations") or () if not _is_default(item)]}),
+        **present({"activeDeadlineSeconds": spec.get("activeDeadlineSeconds"), "volumes": spec.get("volumes")}),
     }
 
 
@@ -101,12 +99,12 @@ def write_job(job: Object) -> Object:
     status = {key: value for key, value in (job.get("status") or {}).items() if key != "uncountedTerminatedPods"}
     status = {key: value for key, value in status.items() if value != 0 or key in ("terminating", "ready")}
     return {
-        **_head(job, "labels", "annotations", "finalizers", "owners", "deleting"),
+        **head(job, "labels", "annotations", "finalizers", "owners", "deleting"),
         "spec": spec,
-        "podTemplateMetadata": _present({key: template.get(key) for key in ("labels", "annotations")}),
+        "podTemplateMetadata": present({key: template.get(key) for key in ("labels", "annotations")}),
         "status": {
             **status,
-            "conditions": _conditions(job, ("type", "status", "reason", "message")),
+            "conditions": conditions_of(job, ("type", "status", "reason", "message")),
             "startTime": "startTime" in status,
             "completionTime": "completionTime" in status,
         },
@@ -116,9 +114,9 @@ def write_job(job: Object) -> Object:
 def write_group(group: Object) -> Object:
     """A PodGroup."""
     return {
-        **_head(group, "finalizers", "owners", "deleting"),
+        **head(group, "finalizers", "owners", "deleting"),
         "spec": group["spec"],
-        "status": {"conditions": _conditions(group, ("type", "status", "reason", "message"))},
+        "status": {"conditions": conditions_of(group, ("type", "status", "reason", "message"))},
     }
 
 
@@ -126,14 +124,14 @@ def write_workload(workload: Object) -> Object:
     """A Workload; recordings show constraints of a template also where there are none."""
     templates = [{"schedulingConstraints": None, **template} for template in workload["spec"]["podGroupTemplates"]]
     return {
-        **_head(workload, "finalizers", "owners", "deleting"),
+        **head(workload, "finalizers", "owners", "deleting"),
         "spec": {**workload["spec"], "podGroupTemplates": templates},
     }
 
 
 def write_config_map(config_map: Object) -> Object:
     """A ConfigMap."""
-    return _head(config_map, "finalizers", "owners", "deleting")
+    return head(config_map, "finalizers", "owners", "deleting")
 
 
 def write_service(service: Object) -> Object:
@@ -141,7 +139,7 @@ def write_service(service: Object) -> Object:
     shown = ("selector", "type", "ports", "trafficDistribution", "publishNotReadyAddresses", "externalName")
     spec = service["spec"]
     headless = {"clusterIP": "None"} if spec.get("clusterIP") == "None" else {}
-    return {**_head(service, "labels", "annotations"), "spec": {**{k: spec[k] for k in shown if k in spec}, **headless}}
+    return {**head(service, "labels", "annotations"), "spec": {**{k: spec[k] for k in shown if k in spec}, **headless}}
 
 
 def write_node(node: Object) -> Object:
@@ -151,7 +149,7 @@ def write_node(node: Object) -> Object:
         {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)}
         for taint in node["spec"].get("taints") or ()
     ]
-    conditions = _conditions(node, ("type", "status", "reason", "message"))
+    conditions = conditions_of(node, ("type", "status", "reason", "message"))
     return {
         "name": name_of(node),
         "labels": labels,
@@ -163,7 +161,7 @@ def write_node(node: Object) -> Object:
 
 def write_namespace(namespace: Object) -> Object:
     """A Namespace, conditions sorted."""
-    conditions = _conditions(namespace, ("type", "status", "reason", "message"))
+    conditions = conditions_of(namespace, ("type", "status", "reason", "message"))
     return {
         "name": name_of(namespace),
         "phase": (namespace.get("status") or {}).get("phase"),

@@ -7,6 +7,7 @@ again with back-off.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -85,10 +86,12 @@ class Result:
 
     A later reconcile of the key replaces the timer. `periodic`: the timer recurs for ever by itself, so a simulation
     does not wait for it. `memory`: kept for the next reconcile of this key (`State.memory`) once all actions succeeded;
-    None keeps nothing.
+    None keeps nothing. `on_failure`: given the action that failed and what the server said, actions that tell of it;
+    the key is reconciled again with back-off all the same.
     """
 
     actions: tuple[Action, ...] = ()
     requeue_after_s: float | None = None
     periodic: bool = False
     memory: object | None = None
+    on_failure: Callable[[Action, str], tuple[Action, ...]] | None = None

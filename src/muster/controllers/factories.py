@@ -18,6 +18,7 @@ from muster.controllers.node_lifecycle import ALL, NodeLifecycle
 from muster.controllers.options import ControllerOptions, JobGroups
 from muster.controllers.pod_gc import PodGarbageCollector
 from muster.controllers.podgroup_protection import PodGroupProtection
+from muster.controllers.replicaset import ReplicaSetController
 from muster.controllers.runner import Backoff, Controller, ControllerRunner, Informers, Request
 from muster.controllers.taint_eviction import TaintEviction
 from muster.controllers.ttl import TtlAfterFinishedController
@@ -84,6 +85,7 @@ CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
         lambda options: PodGarbageCollector(options.terminated_pod_gc_threshold)
     ),
     "podgroup-protection-controller": _discovering(_podgroup_protection),
+    "replicaset-controller": _plain(lambda options: ReplicaSetController(options.removal_tie)),
     "taint-eviction-controller": _plain(lambda options: TaintEviction()),
     "ttl-after-finished-controller": _plain(lambda options: TtlAfterFinishedController()),
 }

@@ -74,6 +74,17 @@ class Backoff:
 
 DEFAULT_BACKOFF = Backoff()
 
+HOPELESS_S = 60.0
+"""A retry that waits so long or longer does not keep a simulation going."""
+
+
+class _ActionFailed(Exception):
+    """The server refused an action, or could not be asked. Retryable; the text is the server's."""
+
+    def __init__(self, action: Action, error: ClientError) -> None:
+        super().__init__(str(error))
+        self.action = action
+
 
 class Informers:
     """One informer a resource, shared by all controllers of a process."""
@@ -210,18 +221,28 @@ class ControllerRunner:
                 self._queue.done(key)
 
     async def _reconcile(self, key: str) -> None:
+        result = Result()
         try:
             state = await self._read(key)
             result = self.controller.reconcile(key, state, self._clock.now())
             await self._execute(key, result.actions)
-        except ClientError as error:
+        except (ClientError, _ActionFailed) as error:
             logger.debug("action failed", extra={"controller": self.controller.name, "key": key, "error": str(error)})
+            if isinstance(error, _ActionFailed) and result.on_failure is not None:
+                await self._tell(key, result.on_failure(error.action, str(error)))
             self._retry(key)
         except Exception:
             logger.exception("reconcile failed", extra={"controller": self.controller.name, "key": key})
             self._retry(key)
         else:
             self._finish(key, result)
+
+    async def _tell(self, key: str, actions: Sequence[Action]) -> None:
+        """Make the writes that tell of a failure; what fails of them is written at the next one."""
+        try:
+            await self._execute(key, actions)
+        except _ActionFailed as error:
+            logger.debug("not told", extra={"controller": self.controller.name, "key": key, "error": str(error)})
 
     async def _read(self, key: str) -> State:
         """The state, with what the controller wants to have read from the server."""
@@ -239,7 +260,10 @@ class ControllerRunner:
 
     def _retry(self, key: str) -> None:
         self._failures[key] = self._failures.get(key, 0) + 1
-        self._timers.set(("again", key), self._backoff.after(self._failures[key]), partial(self._queue.add, key))
+        wait_s = self._backoff.after(self._failures[key])
+        # What failed so often may fail for ever; a simulation is not kept going by it.
+        periodic = wait_s >= HOPELESS_S
+        self._timers.set(("again", key), wait_s, partial(self._queue.add, key), periodic=periodic)
 
     def _finish(self, key: str, result: Result) -> None:
         self._failures.pop(key, None)
@@ -277,7 +301,7 @@ class ControllerRunner:
             if not (isinstance(error, ApiError) and _counts_as_done(action, error)):
                 if not isinstance(action, Update) and action.failed is not None:
                     self._emit(action.failed, "", str(error))
-                raise
+                raise _ActionFailed(action, error) from error
             return
         self._expect(key, action, written)
         if not isinstance(action, Update) and action.done is not None:
