@@ -15,6 +15,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestPayloadError
 
 from muster.api.codec import Object, dumps
 from muster.apiserver.errors import failure
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Source: apiserver `MaxRequestBodyBytes`."""
+MAX_HEADER_BYTES = 64 * 1024
+"""Of one header or the request line: selectors can be long."""
 ENCODED_OBJECTS = 4096
 """How many objects' bytes are kept, so that all watchers of an object share one encoding."""
 
@@ -79,7 +82,7 @@ class HttpServer:
         except web.HTTPRequestEntityTooLarge:
             message = f"Request entity too large: limit is {MAX_BODY_BYTES}"
             answer = _failed(413, "RequestEntityTooLarge", message)
-        except (HttpProcessingError, web.HTTPException, ValueError) as error:
+        except (HttpProcessingError, RequestPayloadError, web.HTTPException, ValueError) as error:
             answer = _failed(400, "BadRequest", f"the request could not be read: {error}")
         except Exception:
             logger.exception("request failed", extra={"method": raw.method, "path": raw.path})
@@ -206,4 +209,10 @@ class _Handler(web.RequestHandler):
 class _Server(web.Server):
     def __call__(self) -> web.RequestHandler:
         loop = asyncio.get_running_loop()
-        return _Handler(self, loop=loop, access_log=None)  # type: ignore[arg-type]  # None is how to have no access log
+        return _Handler(
+            self,
+            loop=loop,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+            access_log=None,  # type: ignore[arg-type]  # None is how to have no access log
+        )
