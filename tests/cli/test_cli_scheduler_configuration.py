@@ -28,7 +28,7 @@ def test_a_scoring_strategy_in_a_file_changes_placements(capsys: pytest.CaptureF
     ("text", "want"),
     [
         ("", "--config {file}: there is nothing in it"),
-        ("a: [", "--config {file}:1: not YAML: "),
+        ("a: ]", "--config {file}:1: not YAML: "),
         ("kind: A\n---\nkind: B", "--config {file}:3: there must be only one document in it"),
         ("kind: A", "--config {file}: 2 errors:\n  apiVersion: "),
         (
