@@ -59,7 +59,7 @@ WITH_MANAGERS = frozenset({"server_side_apply", "workload_objects_apply"})
 def comparable(value: JSON, key: str = "") -> JSON:
     """The value without what no two servers share."""
     if isinstance(value, dict):
-        return {name: item for name, item in _fields(value)}
+        return dict(_fields(value))
     if isinstance(value, list):
         return [comparable(item, key) for item in value]
     return _text(value, key) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""One side of a recorded conversation: requests with present values for recorded ones, and what answers teach about them."""
+"""One side of a recorded conversation: requests with present values for recorded ones, and what answers teach."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ NodeSpecs: TypeAlias = Annotated[
 class Behaviour:
     """How the cluster behaves, the same for `up` and `simulate`."""
 
-    job_groups: Literal["off", "1.36", "1.37"] = "1.36"
+    job_groups: Literal["off", "1.36", "1.37"] | None = None
     """When the Job controller makes a group for a Job: never, by the rules of 1.36 (every Indexed Job whose parallelism
-    equals its completions), or by those of 1.37 (`spec.scheduling`)."""
+    equals its completions), or by those of 1.37 (`spec.scheduling`). By default 1.36, or the emulated release's."""
 
     pod_by_pod: Annotated[bool, Parameter(negative="", show_default=False)] = False
     """Ignore groups: schedule every pod by itself, as schedulers without groups do."""

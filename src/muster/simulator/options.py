@@ -24,13 +24,14 @@ class ClusterOptions:
     """How a cluster is made up and behaves.
 
     `without`: components that are left out, as `check_without` accepts them. `emulate`: the API of exactly one release.
+    `job_groups`: by which release's rules Jobs get groups; None: those of the emulated release, else of 1.36.
     `placement`: how decisions are made. `pod_by_pod`: groups are ignored, as by a scheduler without them.
     `node_events`: whether simulated kubelets write events. `controllers` and `scheduler`: what else can be set there;
     fields that are also here are overwritten.
     """
 
     without: frozenset[str] = frozenset()
-    job_groups: JobGroups = "1.36"
+    job_groups: JobGroups | None = None
     emulate: Release | None = None
     placement: PlacementMode = "exact"
     pod_by_pod: bool = False
@@ -52,7 +53,7 @@ class ClusterOptions:
 
     def controller_options(self) -> ControllerOptions:
         """The options of the controllers."""
-        return replace(self.controllers, job_groups=self.job_groups)
+        return replace(self.controllers, job_groups=self.server_options().job_group_rules)
 
     def scheduler_options(self) -> SchedulerOptions:
         """The options of the scheduler. Raises `muster.scheduler.errors.UnsupportedOption`."""
