@@ -12,7 +12,7 @@ from muster.api.meta import has_condition, is_deleting, key_of
 from muster.clock import parse_rfc3339
 from muster.engine.diagnose import diagnose
 from muster.engine.preemption.budgets import Budgets, parse_budget
-from muster.engine.preemption.model import Nomination, NoPlan, RunningPod, Unit
+from muster.engine.preemption.model import Nomination, RunningPod, Unit
 from muster.engine.preemption.pods import (
     Candidate,
     Cluster,
@@ -166,7 +166,9 @@ def _unit(pod: Object) -> Unit:
 
 def _by_scheduler(pod: Object) -> bool:
     conditions = pod["status"].get("conditions") or ()
-    return any(each["type"] == "DisruptionTarget" and each.get("reason") == "PreemptionByScheduler" for each in conditions)
+    return any(
+        each["type"] == "DisruptionTarget" and each.get("reason") == "PreemptionByScheduler" for each in conditions
+    )
 
 
 def _priority(pod: Object) -> int:

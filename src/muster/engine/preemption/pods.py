@@ -20,7 +20,7 @@ from muster.engine.diagnose import node_statuses
 from muster.engine.model import Placement, Status
 from muster.engine.preemption.budgets import Budgets
 from muster.engine.preemption.coupling import couples_nodes
-from muster.engine.preemption.importance import by_importance
+from muster.engine.preemption.importance import by_importance, importance
 from muster.engine.preemption.model import Nomination, NoPlan, Plan, Unit
 from muster.engine.profile import Profile
 from muster.engine.registry import PreemptionArguments
@@ -31,6 +31,7 @@ NEVER = "not eligible due to preemptionPolicy=Never."
 WAITS = "not eligible due to a terminating pod on the nominated node."
 NO_VICTIMS = Status("", ("No preemption victims found for incoming pod",), resolvable=False)
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
+DEFAULT_ARGUMENTS = PreemptionArguments()
 _LOWEST_PRIORITY = -(2**31)
 
 
@@ -81,7 +82,7 @@ class Cluster:
     budgets: Budgets = field(default_factory=Budgets)
     nominations: Sequence[Nomination] = ()
     profile: Profile = DEFAULT_PROFILE
-    arguments: PreemptionArguments = PreemptionArguments()
+    arguments: PreemptionArguments = DEFAULT_ARGUMENTS
 
 
 def preempt_pod(cluster: Cluster, pod: PodPreemptor) -> Plan | NoPlan:
@@ -237,8 +238,9 @@ def _dry_run(
     found = [
         Candidate(
             names[row],
-            tuple(unit for unit in local[row] if unit.key in victims[row]),
-            sum(counts[row].get(key, 0) for key in victims[row]),
+            # Of equally important victims the one comes first that could not be spared first, as upstream has it.
+            tuple(sorted(victims[row], key=lambda unit: importance(unit, cluster.now_s)[:-1])),
+            sum(counts[row].get(unit.key, 0) for unit in victims[row]),
         )
         for row in open_
     ]
@@ -247,23 +249,21 @@ def _dry_run(
 
 def _without_reprieved(
     trial: Trial, cluster: Cluster, pod: PodPreemptor, spared: Mapping[int, list[Unit]]
-) -> dict[int, set[str]]:
-    """The keys of the victims on each row after every unit was given back, in order, where the pod still fits."""
+) -> dict[int, list[Unit]]:
+    """The victims on each row after every unit was given back, in order, where the pod still fits."""
     alone = len(spared) == 1
-    victims: dict[int, set[str]] = {row: set() for row in spared}
+    victims: dict[int, list[Unit]] = {row: [] for row in spared}
     names = cluster.snapshot.table.names
     for step in range(max(map(len, spared.values()), default=0)):
         rows = [row for row, units in spared.items() if len(units) > step]
         # Pods of a unit on other nodes matter only to rules that couple nodes, and those see one row at a time.
-        keys = {
-            row: [each.key for each in spared[row][step].pods if alone or each.node == names[row]] for row in rows
-        }
+        keys = {row: [each.key for each in spared[row][step].pods if alone or each.node == names[row]] for row in rows}
         trial.restore(key for row in rows for key in keys[row])
         fits = _fits(trial, cluster, pod)
         failed = [row for row in rows if not fits[row]]
         trial.remove(key for row in failed for key in keys[row])
         for row in failed:
-            victims[row].add(spared[row][step].key)
+            victims[row].append(spared[row][step])
     return victims
 
 
