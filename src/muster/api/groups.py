@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from muster.api.codec import Object
+from muster.api.codec import JSON, Object
 from muster.api.meta import namespace_of
 
 POD_GROUP_KEY = "scheduling.muster-k8s.dev/pod-group"
@@ -55,12 +55,17 @@ class GroupRef:
 
 @dataclass(frozen=True, slots=True)
 class GroupTerms:
-    """What a group asks for. A basic group has min_count 1. `priority` None: that of its pods."""
+    """What a group asks for. A basic group has min_count 1. `priority` None: that of its pods.
+
+    `may_preempt`: its policy lets it evict others. `disrupted_together`: its pods are only evicted all together.
+    """
 
     min_count: int = 1
     is_gang: bool = False
     topology_key: str | None = None
     priority: int | None = None
+    may_preempt: bool = True
+    disrupted_together: bool = False
 
 
 def group_of(pod: Object) -> GroupRef | None:
@@ -95,7 +100,14 @@ def terms_of(spec: Object) -> GroupTerms:
         is_gang=gang is not None,
         topology_key=topology[0].get("key") if topology else None,
         priority=spec.get("priority"),
+        may_preempt=spec.get("preemptionPolicy") != "Never",
+        disrupted_together=_is_disrupted_together(spec.get("disruptionMode")),
     )
+
+
+def _is_disrupted_together(mode: JSON) -> bool:
+    """`{"all": {}}`, in v1alpha2 `PodGroup`."""
+    return mode == "PodGroup" or (isinstance(mode, dict) and "all" in mode)
 
 
 def template_of(workload: Object, name: str) -> Object | None:
