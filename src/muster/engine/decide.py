@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.diagnose import diagnose
+from muster.engine.exact.placing import Exact, place_exactly
+from muster.engine.exact.work import Remaining
 from muster.engine.mixed import Attempt, Demand, apply, attempts, demands_of, most_placeable
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Placed, Placement, Undecided
 from muster.engine.profile import Profile
@@ -20,15 +22,26 @@ TOPOLOGY_UNSUPPORTED = "topology constraints are not supported yet"
 
 DEFAULT_BUDGET = 64
 
+_SEARCH_PASSES = 4
+_SHARE_FOR_MORE = 4
+"""Where enough members have a place, the search for places for more of them gets this part of the budget."""
+
 
 def decide(
-    snapshot: Snapshot, request: GroupRequest, *, budget: int | None = None, profile: Profile = DEFAULT_PROFILE
+    snapshot: Snapshot,
+    request: GroupRequest,
+    *,
+    budget: int | None = None,
+    profile: Profile = DEFAULT_PROFILE,
+    remaining: Remaining | None = None,
 ) -> Decision:
     """Places as many members as it can, or says why min_count of them do not fit.
 
-    `budget` is a number of greedy passes, or of searches that cost as much (default DEFAULT_BUDGET). `Infeasible` is
-    only answered with a proof: for members of one shape always, for several shapes if bounds or a complete search give
-    one. Identical members get nodes in NodeTable order, so that neighbours in the group are neighbours in the cluster;
+    `budget` is a number of greedy passes, or of searches that cost as much (default DEFAULT_BUDGET). `remaining` gives
+    the seconds that are left, for a caller with a clock who wants to stop earlier than that. `Infeasible` is only
+    answered with a proof: for members of one shape always, for several shapes if bounds or a complete search give one.
+    Of several placements of the most members, it takes one with the lowest positions. Identical members get nodes in
+    NodeTable order, so that neighbours in the group are neighbours in the cluster;
     how many each node gets is what the sequential greedy gives (see `identical`).
     """
     needed = max(request.min_count - request.scheduled, 0)
@@ -42,12 +55,9 @@ def decide(
     bound, proof = most_placeable(profile, snapshot, demands)
     limit = DEFAULT_BUDGET if budget is None else budget
     best, spent = _best_attempt(profile, snapshot, demands, len(request.members), bound, limit)
-    if len(best.rows) < bound == len(request.members):
-        found = search(profile, snapshot, demands, (limit - spent) * STEPS_PER_PASS)
-        spent += found.steps // STEPS_PER_PASS
-        best = found.attempt or best
-        if found.proved:
-            bound, proof = bound - 1, f"all ways to place {bound} pods on the nodes were tried, and none holds them all"
+    if len(demands) > 1 and len(best.rows) < len(request.members) and bound >= max(needed, 1):
+        found = _exactly(profile, snapshot, demands, Exact(best, bound, proof, spent), needed, limit, remaining)
+        best, bound, proof, spent = found.attempt, found.most, found.proof, found.passes
     if len(best.rows) >= needed:
         return _placed(profile, snapshot, request, best)
     diagnosis = _diagnosis(profile, snapshot, request, best)
@@ -84,6 +94,34 @@ def _best_attempt(
         if len(best.rows) == members or spent >= limit or (len(best.rows) == bound and len(demands) == 1):
             break
     return best, spent
+
+
+def _exactly(
+    profile: Profile,
+    snapshot: Snapshot,
+    demands: Sequence[Demand],
+    known: Exact,
+    needed: int,
+    limit: int,
+    remaining: Remaining | None,
+) -> Exact:
+    """Goes on where greedy passes ended: a short complete search, which settles small groups, then exact placement."""
+    members = sum(len(demand.places) for demand in demands)
+    best, most, proof, spent = known.attempt, known.most, known.proof, known.passes
+    if len(best.rows) < most == members:
+        found = search(profile, snapshot, demands, min(limit - spent, _SEARCH_PASSES) * STEPS_PER_PASS)
+        spent += found.steps // STEPS_PER_PASS
+        best = found.attempt or best
+        if found.proved:
+            most, proof = most - 1, f"all ways to place {most} pods on the nodes were tried, and none holds them all"
+    if len(best.rows) == members or most < max(needed, 1) or spent >= limit:
+        return Exact(best, most, proof, spent)
+    enough = len(best.rows) >= needed
+    passes = max(1, (limit - spent) // (_SHARE_FOR_MORE if enough else 1))
+    exact = place_exactly(
+        profile, snapshot, demands, best, needed=needed, most=most, passes=passes, remaining=remaining
+    )
+    return Exact(exact.attempt, exact.most, exact.proof or proof, spent + exact.passes)
 
 
 def _placed(profile: Profile, snapshot: Snapshot, request: GroupRequest, best: Attempt) -> Placed:

@@ -62,6 +62,10 @@ class NodeResourcesFit:
         """How the strategy values the node with k pods of the shape."""
         return self.strategy.score(shape, snapshot, rows, k)
 
+    def tests(self, resource: str) -> bool:
+        """Whether a node must have room for what is requested of the resource."""
+        return resource in NATIVE or not self._is_ignored(resource)
+
     def _requests(self, shape: Shape) -> list[tuple[str, int]]:
         """What is tested, in the order in which it is reported: native resources, then the others by name."""
         wanted = dict(shape.usage.requests)

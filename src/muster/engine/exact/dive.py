@@ -1,0 +1,89 @@
+"""The dive: from a fractional optimum to a placement, by fixing what is nearly whole and solving the rest again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster.engine.arrays import Ints
+from muster.engine.exact.columns import add_fitting, relax
+from muster.engine.exact.master import Master, Relaxed
+from muster.engine.exact.problem import Problem, Use
+from muster.engine.exact.work import Budget
+
+_ROUNDS = 3
+_NEARLY_WHOLE = 0.7
+_EPSILON = 1e-6
+
+
+def dive(master: Master, target: int, budget: Budget) -> tuple[Use, ...]:
+    """A placement, worth `target` if the dive went well. The master is as before, but for new patterns."""
+    left = _Left(master.problem)
+    while left.is_any and not budget.is_used_up:
+        master.limit(left.demand, left.nodes)
+        relaxed = relax(master, budget)
+        for _ in range(_ROUNDS):
+            if left.value + relaxed.value > target - _EPSILON:
+                break
+            if not add_fitting(master, relaxed, left.demand, left.nodes, budget):
+                break
+            relaxed = relax(master, budget)
+        if left.value + relaxed.value < target - 1 + _EPSILON or not left.fix(master, relaxed):
+            break
+    master.limit(master.problem.demand, master.problem.nodes)
+    return tuple(left.uses)
+
+
+class _Left:
+    """What is still to be placed, `demand` [G], and the nodes still empty, `nodes` [C]; and what was fixed."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.demand = problem.demand.copy()
+        self.nodes = problem.nodes.copy()
+        self.uses: list[Use] = []
+
+    @property
+    def is_any(self) -> bool:
+        """Whether something is left to do."""
+        return bool(self.demand.any() and self.nodes.any())
+
+    @property
+    def value(self) -> int:
+        """What the fixed part is worth."""
+        return self.problem.value(self.problem.demand - self.demand)
+
+    def fix(self, master: Master, relaxed: Relaxed) -> bool:
+        """Fixes whole parts, else the largest fractions that do not get into each other's way; False if none is."""
+        amounts = relaxed.amounts
+        whole = np.floor(amounts + _EPSILON).astype(np.int64)
+        if whole.any():
+            chosen = np.flatnonzero(whole)
+            return sum(self._use(master, each, int(whole[each]), True) for each in chosen.tolist()) > 0
+        order = np.argsort(-amounts, kind="stable")[: int((amounts > _EPSILON).sum())]
+        fixed = False
+        for each in order.tolist():
+            if fixed and amounts[each] < _NEARLY_WHOLE:
+                break
+            fixed = self._use(master, each, 1, not fixed) or fixed
+        return fixed
+
+    def _use(self, master: Master, pattern: int, number: int, cut: bool) -> bool:
+        """Puts the pattern on so many nodes; `cut`: even if that is more than what is left to be placed."""
+        at, counts = master.patterns.at[pattern], np.array(master.patterns.counts[pattern], dtype=np.int64)
+        number = min(number, int(self.nodes[at]))
+        while number and not self._fits(counts * number):
+            if number == 1:
+                return cut and self._put(at, np.minimum(counts, self.demand), 1)
+            number -= 1
+        return number > 0 and self._put(at, counts, number)
+
+    def _fits(self, counts: Ints) -> bool:
+        return bool((counts <= self.demand).all())
+
+    def _put(self, at: int, counts: Ints, number: int) -> bool:
+        if not counts.any():
+            return False
+        self.demand = self.demand - number * counts
+        self.nodes[at] -= number
+        self.uses.append(Use(at, tuple(counts.tolist()), number))
+        return True

@@ -1,0 +1,208 @@
+"""The master problem in HiGHS: which known patterns to use how often, as a linear program that grows, or as a MIP.
+
+One thread, a fixed seed and limits that count work, so that equal problems have equal answers on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import highspy
+import numpy as np
+
+from muster.engine.arrays import Ints
+from muster.engine.exact.pricing import Floats
+from muster.engine.exact.problem import Problem, Use, placed_by
+from muster.engine.exact.work import Remaining
+
+WORK_PER_CALL = 500
+WORK_PER_ITERATION = 20
+WORK_PER_NODE = 3_000
+"""What calls, simplex iterations and nodes of the search tree cost in states of pricing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """An optimum of the linear relaxation over the known patterns.
+
+    `value` of the objective; `amounts` [P] how often each pattern; `weights` [G] duals of the shapes, `prices` of the
+    problem's rows, `rents` [C] of the classes, all ≥ 0.
+    """
+
+    value: float
+    amounts: Floats
+    weights: Floats
+    prices: Floats
+    rents: Floats
+
+
+@dataclass(slots=True)
+class Patterns:
+    """The patterns known so far: class and counts of each, none twice."""
+
+    at: list[int] = field(default_factory=list)
+    counts: list[tuple[int, ...]] = field(default_factory=list)
+    _known: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
+
+    def add(self, classes: list[int], counts: list[tuple[int, ...]]) -> int:
+        """Adds those that are new and not empty; returns how many were."""
+        before = len(self.at)
+        for at, pattern in zip(classes, counts, strict=True):
+            if any(pattern) and (at, pattern) not in self._known:
+                self._known.add((at, pattern))
+                self.at.append(at)
+                self.counts.append(pattern)
+        return len(self.at) - before
+
+    def separated(self, at: int, new: int) -> Patterns:
+        """A copy in which class `new` has the patterns of class `at` too."""
+        copy = Patterns(list(self.at), list(self.counts), set(self._known))
+        same = [counts for each, counts in zip(self.at, self.counts, strict=True) if each == at]
+        copy.add([new] * len(same), same)
+        return copy
+
+
+class Master:
+    """The model: columns are 2·G numbers of placed pods (the first, the others) and then the patterns."""
+
+    def __init__(self, problem: Problem, patterns: Patterns) -> None:
+        self.problem = problem
+        self.patterns = patterns
+        self.work = 0
+        self._columns = 0
+        self._highs = _quiet()
+        self._add_frame()
+        self.sync()
+
+    def _add_frame(self) -> None:
+        """Rows: cover of each shape (patterns - placed ≥ 0), nodes of each class, the rules."""
+        problem, infinity = self.problem, highspy.kHighsInf
+        empty = np.zeros(0, dtype=np.int32), np.zeros(0)
+        shapes = problem.shapes
+        for _ in range(shapes):
+            self._highs.addRow(0.0, infinity, 0, *empty)
+        for nodes in problem.nodes.tolist():
+            self._highs.addRow(-infinity, float(nodes), 0, *empty)
+        for row in problem.rows:
+            self._highs.addRow(-infinity, float(row.most), 0, *empty)
+        upper = np.concatenate([problem.first, problem.demand - problem.first]).astype(np.float64)
+        cost = np.repeat([-2.0, -1.0], shapes)
+        starts = np.arange(2 * shapes, dtype=np.int32)
+        rows = np.tile(np.arange(shapes, dtype=np.int32), 2)
+        minus = np.full(2 * shapes, -1.0)
+        self._highs.addCols(2 * shapes, cost, np.zeros(2 * shapes), upper, 2 * shapes, starts, rows, minus)
+        for place, row in enumerate(problem.rows):
+            if row.most < 0:  # can be unreachable for the known patterns: a column that pays its way out of it
+                at = np.array([shapes + problem.classes + place], dtype=np.int32)
+                self._highs.addCol(2.0, 0.0, infinity, 1, at, np.array([-1.0]))
+        self._frame = int(self._highs.getNumCol())
+
+    def sync(self) -> None:
+        """Adds the patterns that the model does not have yet."""
+        patterns, problem = self.patterns, self.problem
+        new = range(self._columns, len(patterns.at))
+        if not new:
+            return
+        starts, places, values = [], list[int](), list[float]()
+        for pattern in new:
+            starts.append(len(places))
+            at, counts = patterns.at[pattern], patterns.counts[pattern]
+            for shape, count in enumerate(counts):
+                if count:
+                    places.append(shape)
+                    values.append(float(count))
+            places.append(problem.shapes + at)
+            values.append(1.0)
+            for place, row in enumerate(problem.rows):
+                weight = sum(a * b for a, b in zip(row.weights, counts, strict=True)) if at in row.classes else 0
+                if weight:
+                    places.append(problem.shapes + problem.classes + place)
+                    values.append(float(weight))
+        number = len(starts)
+        self._highs.addCols(
+            number,
+            np.zeros(number),
+            np.zeros(number),
+            np.full(number, highspy.kHighsInf),
+            len(places),
+            np.array(starts, dtype=np.int32),
+            np.array(places, dtype=np.int32),
+            np.array(values),
+        )
+        self._columns = len(patterns.at)
+
+    def limit(self, demand: Ints, nodes: Ints) -> None:
+        """Leaves only so many pods of each shape and nodes of each class; the most that there are restores all."""
+        shapes = self.problem.shapes
+        first = np.maximum(self.problem.first - (self.problem.demand - demand), 0)
+        upper = np.concatenate([first, demand - first]).astype(np.float64)
+        columns = np.arange(2 * shapes, dtype=np.int32)
+        self._highs.changeColsBounds(2 * shapes, columns, np.zeros(2 * shapes), upper)
+        rows = np.arange(shapes, shapes + self.problem.classes, dtype=np.int32)
+        lower = np.full(len(rows), -highspy.kHighsInf)
+        change = self._highs.changeRowsBounds  # type: ignore[attr-defined]  # missing in the stubs
+        change(len(rows), rows, lower, nodes.astype(np.float64))
+
+    def relax(self) -> Relaxed:
+        """Solves the linear relaxation from the last basis."""
+        self._highs.run()
+        self.work += WORK_PER_CALL + WORK_PER_ITERATION * int(self._highs.getInfo().simplex_iteration_count)
+        solution = self._highs.getSolution()
+        duals = np.array(solution.row_dual)
+        shapes, classes = self.problem.shapes, self.problem.classes
+        return Relaxed(
+            -float(self._highs.getInfo().objective_function_value),
+            np.array(solution.col_value)[self._frame :],
+            np.maximum(duals[:shapes], 0.0),
+            np.maximum(-duals[shapes + classes :], 0.0),
+            np.maximum(-duals[shapes : shapes + classes], 0.0),
+        )
+
+    def integral(self, target: int, tree_nodes: int, remaining: Remaining | None) -> tuple[Use, ...]:
+        """The best placement by whole patterns that a search of so many nodes finds; stops at one worth `target`."""
+        highs = _quiet()
+        model = self._highs.getLp()
+        model.integrality_ = [highspy.HighsVarType.kInteger] * int(model.num_col_)
+        if highs.passModel(model) == highspy.HighsStatus.kError:
+            raise AssertionError("the solver did not accept a model of our own")
+        highs.setOptionValue("mip_rel_gap", 0.0)
+        highs.setOptionValue("mip_abs_gap", 0.99)
+        highs.setOptionValue("mip_max_nodes", tree_nodes)
+        highs.setOptionValue("objective_target", -float(target) + 0.5)
+        if remaining is not None:
+            highs.setOptionValue("time_limit", max(0.0, remaining()))
+        highs.run()
+        info = highs.getInfo()
+        self.work += WORK_PER_CALL + WORK_PER_NODE * max(1, int(info.mip_node_count))
+        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return ()
+        amounts = np.rint(np.array(highs.getSolution().col_value)[self._frame :]).astype(np.int64)
+        return uses_of(self.patterns, amounts)
+
+
+def uses_of(patterns: Patterns, amounts: Ints) -> tuple[Use, ...]:
+    """The patterns that are used, with how often."""
+    return tuple(
+        Use(patterns.at[each], patterns.counts[each], int(amounts[each]))
+        for each in np.flatnonzero(amounts > 0).tolist()
+    )
+
+
+def worth(problem: Problem, uses: tuple[Use, ...]) -> int:
+    """The value of a placement."""
+    return problem.value(placed_by(problem, uses))
+
+
+class _Quiet(highspy.Highs):
+    """HiGHS that prints nothing. The constructor enables callbacks, and that would print a banner."""
+
+    def enableCallbacks(self) -> None:
+        self.setOptionValue("output_flag", False)
+        super().enableCallbacks()  # type: ignore[no-untyped-call]  # the package's own omission
+
+
+def _quiet() -> _Quiet:
+    highs = _Quiet()  # type: ignore[no-untyped-call]  # the package's own omission
+    for name, value in (("threads", 1), ("random_seed", 0), ("parallel", "off")):
+        highs.setOptionValue(name, value)
+    return highs

@@ -1,0 +1,108 @@
+"""The problem in numbers: how many pods of each shape fit onto classes of equal nodes.
+
+A *pattern* is what one node receives: a number of pods for each shape. It fits a node of class c if it is at most
+`caps[c]` and its requests are at most `free[c]`. Every rule about the pods on one node is in these two: a rule "at most
+k of these shapes on a node" (host ports, anti-affinity by hostname) is a resource of its own. Rules over domains of
+several nodes are `Row`s over what the nodes of some classes receive together; the search adds rows as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from muster.engine.arrays import Ints
+
+Counts: TypeAlias = tuple[int, ...]
+"""A number of pods for each shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A rule: the pods that the nodes of these classes receive together, weighted by shape, are at most `most`.
+
+    With negative weights it says "at least".
+    """
+
+    classes: tuple[int, ...]
+    weights: Counts
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """G shapes, C classes of nodes, R resources; all arrays int64 and never written.
+
+    `requests` [G, R], `demand` [G] pods of each shape, `free` [C, R] ≥ 0, `caps` [C, G] the most of each shape on one
+    node, `nodes` [C] how many nodes are of each class. `first` [G] ≤ demand: so many pods of each shape are worth twice
+    as much; see `value`. `names` of the R resources, for people.
+    """
+
+    requests: Ints
+    demand: Ints
+    free: Ints
+    caps: Ints
+    nodes: Ints
+    first: Ints
+    names: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
+
+    @property
+    def shapes(self) -> int:
+        """G."""
+        return len(self.demand)
+
+    @property
+    def classes(self) -> int:
+        """C."""
+        return len(self.nodes)
+
+    def value(self, placed: Ints) -> int:
+        """What a placement of so many pods of each shape is worth: the pods, and the pods among the `first` again.
+
+        With M the most pods that can be placed at all, M + sum(first) is reached exactly by placements of M pods that
+        have all of the first.
+        """
+        return int(np.minimum(placed, self.demand).sum() + np.minimum(placed, self.first).sum())
+
+    def with_row(self, row: Row) -> Problem:
+        """The problem with one more rule."""
+        return replace(self, rows=(*self.rows, row))
+
+    def with_first(self, first: Ints) -> Problem:
+        """The same pods, with others of them preferred."""
+        return replace(self, first=first)
+
+    def separated(self, at: int) -> Problem:
+        """The same problem with one node of class `at` as a class of its own, the last."""
+        nodes = np.append(self.nodes, 1)
+        nodes[at] -= 1
+        rows = tuple(
+            replace(row, classes=(*row.classes, self.classes)) if at in row.classes else row for row in self.rows
+        )
+        return replace(
+            self,
+            free=np.vstack([self.free, self.free[at]]),
+            caps=np.vstack([self.caps, self.caps[at]]),
+            nodes=nodes,
+            rows=rows,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """`nodes` nodes of class `at` receive `counts` pods of each shape."""
+
+    at: int
+    counts: Counts
+    nodes: int
+
+
+def placed_by(problem: Problem, uses: tuple[Use, ...]) -> Ints:
+    """int64[G]: how many pods of each shape the uses place, never more than there are."""
+    total = np.zeros(problem.shapes, dtype=np.int64)
+    for use in uses:
+        total += use.nodes * np.array(use.counts, dtype=np.int64)
+    return np.minimum(total, problem.demand)

@@ -1,0 +1,165 @@
+"""The search: column generation for a bound, a dive and a MIP over the patterns for a placement, branches for a proof.
+
+All limits count work, about one unit a state of pricing (half a microsecond). The answer is the best placement found
+and a bound with its proof; where they do not meet, the work allowed was not enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from muster.engine.arrays import Ints
+from muster.engine.exact.certificate import Proof, Separate, Split, branch
+from muster.engine.exact.columns import Bounded, generate
+from muster.engine.exact.dive import dive
+from muster.engine.exact.master import Master, Patterns, Relaxed, worth
+from muster.engine.exact.pricing import Floats
+from muster.engine.exact.problem import Problem, Use
+from muster.engine.exact.work import Budget
+
+_MIP_PATTERNS = 4_000
+_MIP_TREE = 200
+_MOST_DEPTH = 200
+_EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """`uses`: the best placement found, worth `value`. No placement is worth more than `most`, by `proof`.
+
+    `proof` is None where the bound is the one that was given.
+    """
+
+    uses: tuple[Use, ...]
+    value: int
+    most: int
+    proof: Proof | None
+
+
+def solve(problem: Problem, known: tuple[Use, ...], enough: int, most: int, budget: Budget) -> Solved:
+    """The best placement, or a proof that none is worth `enough`.
+
+    `known`: a placement to begin with. `most`: none is worth more, for reasons known elsewhere. Stops when the best
+    is proved to be the best, when it is proved that none is worth `enough`, or when the budget is used up.
+    """
+    search = _Search(problem, enough, budget, known, worth(problem, known))
+    master = Master(problem, search.patterns)
+    bounded = Bounded(most)
+    generate(master, bounded, search.cutoff, budget)
+    if bounded.most > search.cutoff:
+        search.round_off(master, bounded.most)
+    if bounded.most <= search.cutoff or budget.is_used_up:
+        return Solved(search.uses, search.value, bounded.most, bounded.weighing if bounded.most < most else None)
+    proof = search.close(master, bounded, 0)
+    if proof is None:
+        return Solved(search.uses, search.value, bounded.most, bounded.weighing if bounded.most < most else None)
+    return Solved(search.uses, search.value, search.cutoff, proof)
+
+
+@dataclass(slots=True)
+class _Search:
+    """The best placement so far (of the original problem) and the patterns known so far."""
+
+    problem: Problem
+    enough: int
+    budget: Budget
+    uses: tuple[Use, ...]
+    value: int
+    patterns: Patterns = field(default_factory=Patterns)
+    origins: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.origins = list(range(self.problem.classes))
+        self.patterns.add([use.at for use in self.uses], [use.counts for use in self.uses])
+
+    @property
+    def cutoff(self) -> int:
+        """A problem in which nothing is worth more than this is of no interest."""
+        return max(self.value, self.enough - 1)
+
+    def offer(self, uses: tuple[Use, ...]) -> None:
+        """Takes the placement if it is better than the best."""
+        original = tuple(Use(self.origins[use.at], use.counts, use.nodes) for use in uses)
+        value = worth(self.problem, original)
+        if value > self.value:
+            self.uses, self.value = original, value
+
+    def round_off(self, master: Master, target: int) -> None:
+        """Placements from the relaxation: a dive, and if it does not reach the target a MIP over the patterns."""
+        self.offer(dive(master, target, self.budget))
+        if self.value >= target or self.budget.is_used_up or len(self.patterns.at) > _MIP_PATTERNS:
+            return
+        before = master.work
+        self.offer(master.integral(target, _MIP_TREE, self.budget.remaining))
+        self.budget.spent += master.work - before
+
+    def close(self, master: Master, bounded: Bounded, depth: int) -> Proof | None:
+        """A proof that nothing here is worth more than the cutoff, which may rise meanwhile; None: gave up."""
+        proof: Proof | None = None
+        if bounded.most > self.cutoff and not self.budget.is_used_up and depth <= _MOST_DEPTH:
+            proof = self._divide(master, bounded, depth)
+        return bounded.weighing if bounded.most <= self.cutoff else proof
+
+    def _divide(self, master: Master, bounded: Bounded, depth: int) -> Proof | None:
+        relaxed = bounded.relaxed
+        if relaxed is None:
+            return None
+        totals = _totals(master, relaxed)
+        fraction = np.abs(totals - np.rint(totals))
+        if fraction.max(initial=0.0) > _EPSILON:
+            at, shape = np.unravel_index(int(np.argmax(fraction)), fraction.shape)
+            return self._split(master, bounded, int(at), int(shape), int(totals[at, shape]), depth)
+        several = _fractional_class(master, relaxed)
+        if several is not None:
+            return self._separate(master, bounded, several, depth)
+        self.offer(_whole(master, relaxed, np.rint(totals).astype(np.int64)))
+        return None
+
+    def _split(self, master: Master, bounded: Bounded, at: int, shape: int, most: int, depth: int) -> Proof | None:
+        proofs = []
+        for problem in branch(master.problem, at, shape, most):
+            proof = self._explore(problem, master.patterns, bounded.most, depth)
+            if proof is None:
+                return None
+            proofs.append(proof)
+        return Split(at, shape, most, *proofs)
+
+    def _separate(self, master: Master, bounded: Bounded, at: int, depth: int) -> Proof | None:
+        problem = master.problem.separated(at)
+        self.origins = [*self.origins[: problem.classes - 1], self.origins[at]]
+        proof = self._explore(problem, master.patterns.separated(at, problem.classes - 1), bounded.most, depth)
+        return None if proof is None else Separate(at, proof)
+
+    def _explore(self, problem: Problem, patterns: Patterns, most: int, depth: int) -> Proof | None:
+        master = Master(problem, patterns)
+        bounded = Bounded(most)
+        generate(master, bounded, self.cutoff, self.budget)
+        return self.close(master, bounded, depth + 1)
+
+
+def _totals(master: Master, relaxed: Relaxed) -> Floats:
+    """float64[C, G]: what the nodes of each class receive in all."""
+    patterns, totals = master.patterns, np.zeros((master.problem.classes, master.problem.shapes))
+    for pattern in np.flatnonzero(relaxed.amounts > _EPSILON / 10).tolist():
+        totals[patterns.at[pattern]] += relaxed.amounts[pattern] * np.array(patterns.counts[pattern])
+    return totals
+
+
+def _fractional_class(master: Master, relaxed: Relaxed) -> int | None:
+    """The first class of several nodes that uses a pattern a fraction of times."""
+    fraction = np.abs(relaxed.amounts - np.rint(relaxed.amounts))
+    classes = {master.patterns.at[pattern] for pattern in np.flatnonzero(fraction > _EPSILON).tolist()}
+    return min((at for at in classes if master.problem.nodes[at] > 1), default=None)
+
+
+def _whole(master: Master, relaxed: Relaxed, totals: Ints) -> tuple[Use, ...]:
+    """The placement of a relaxation that is whole: patterns as often as they are used, single nodes by their totals."""
+    nodes, patterns = master.problem.nodes, master.patterns
+    uses = [Use(at, tuple(totals[at].tolist()), 1) for at in np.flatnonzero(nodes == 1).tolist()]
+    amounts = np.rint(relaxed.amounts).astype(np.int64)
+    for pattern in np.flatnonzero(amounts > 0).tolist():
+        if nodes[patterns.at[pattern]] > 1:
+            uses.append(Use(patterns.at[pattern], patterns.counts[pattern], int(amounts[pattern])))
+    return tuple(uses)
