@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from naming import Names
 from node_kubelets import NodeKubelets
 from outcome import Difference
-from pod_kubelets import PodKubelets
-from states import POD_GROUPS_1_36, WORKLOADS_1_36
+from pod_kubelets import REQUEST_S, PodKubelets
+from states import POD_GROUPS_1_36, WORKLOADS_1_36, sort_key
 
 from muster.api.codec import JSON, Object
 from muster.api.meta import is_deleting, name_of
@@ -242,7 +242,9 @@ class Player:
     async def kubelet(self, action: JSON) -> None:
         """What kubelets do: bind pods, write their status, finish deletions."""
         if isinstance(action, str):
-            kubelets = PodKubelets(self.client, self.clock, self.pods, self.addresses, self.default_node)
+            kubelets = PodKubelets(
+                self.client, self.clock, self.pods, self.addresses, self.default_node, self._written_order
+            )
             await kubelets.play(action, once="one round" in self.note)
             return
         if "nodes" in action:
@@ -252,6 +254,10 @@ class Player:
             name = await self._existing(written, may_be_missing="missing" in action)
             if name is not None:
                 await self._kubelet_pod(name, action)
+                await self.clock.sleep(REQUEST_S)
+
+    def _written_order(self, name: str) -> tuple[str, ...]:
+        return sort_key({"name": self.names.write_text(name)})
 
     @property
     def default_node(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from muster.api.codec import Object
@@ -13,6 +14,9 @@ from muster.client.transport import STRATEGIC_MERGE_PATCH
 from muster.clock import Clock, rfc3339
 
 ROUND_S = 1.0
+REQUEST_S = 0.05
+"""What a kubelet's requests take: controllers see one pod change after the other."""
+
 QUIET_ROUNDS = 3
 SENTENCES = {
     "runs every pending pod and finishes every deletion until nothing changes": (False, True),
@@ -34,6 +38,8 @@ class PodKubelets:
     pods: Informer
     addresses: dict[str, str]
     node: str
+    order: Callable[[str], tuple[str, ...]]
+    """Which pods come first, by their names."""
 
     async def play(self, sentence: str, *, once: bool) -> None:
         """Do what the sentence says, in rounds; `once`: one round only."""
@@ -44,8 +50,10 @@ class PodKubelets:
         quiet = 0
         while quiet < QUIET_ROUNDS:
             did = False
-            for pod in sorted(self.pods.objects.values(), key=name_of):
-                did = await self._look(pod, pinned, finishes) or did
+            for pod in sorted(self.pods.objects.values(), key=lambda pod: self.order(name_of(pod))):
+                if await self._look(pod, pinned, finishes):
+                    did = True
+                    await self.clock.sleep(REQUEST_S)
             if once:
                 return
             quiet = 0 if did else quiet + 1

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from muster.client.client import Client
 from muster.clock import Clock
+from muster.controllers.deployment import DeploymentController
 from muster.controllers.discovery_runner import DiscoveryRunner
 from muster.controllers.gc import GarbageCollector
 from muster.controllers.job import JobController
@@ -77,6 +78,7 @@ def _group_api(kinds: Kinds, release: JobGroups) -> GroupApi:
 
 
 CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
+    "deployment-controller": _plain(lambda options: DeploymentController()),
     "garbage-collector-controller": _discovering(GarbageCollector),
     "job-controller": _job,
     "namespace-controller": _discovering(NamespaceController),

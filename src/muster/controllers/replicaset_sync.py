@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from muster.api.codec import Object
-from muster.api.meta import condition, is_deleting, uid_of
+from muster.api.meta import condition, is_deleting
 from muster.api.resource import PODS, REPLICA_SETS
 from muster.clock import rfc3339
 from muster.controllers.action import Action, Create, Delete, Emit, Result, Update
@@ -92,7 +92,7 @@ def remove_pod(owner: Object, pod: Object) -> Delete:
 
 def _conditions(look: Look, failure: tuple[str, str] | None) -> list[Object]:
     """The conditions: a failure is noted once and forgotten at the next success."""
-    kept = [entry for entry in (look.replica_set.get("status") or {}).get("conditions") or ()]
+    kept: list[Object] = list((look.replica_set.get("status") or {}).get("conditions") or ())
     if failure is None:
         return [entry for entry in kept if entry.get("type") != FAILURE]
     if condition(look.replica_set, FAILURE) is not None:
