@@ -22,6 +22,9 @@ POD_GROUP_KEY = "scheduling.muster-k8s.dev/pod-group"
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 """The condition type of a PodGroup in stored form; True is for ever."""
 
+COMPOSITE_INITIALLY_SCHEDULED = "CompositePodGroupInitiallyScheduled"
+"""The condition type of a CompositePodGroup."""
+
 
 def initially_scheduled_in(version: str) -> str:
     """The name of that condition in a version of the API."""
@@ -57,6 +60,7 @@ class GroupRef:
 class GroupTerms:
     """What a group asks for. A basic group has min_count 1. `priority` None: that of its pods.
 
+    `parent`: the name of the CompositePodGroup that it is a part of, "" for none.
     `may_preempt`: its policy lets it evict others. `disrupted_together`: its pods are only evicted all together.
     """
 
@@ -66,6 +70,17 @@ class GroupTerms:
     priority: int | None = None
     may_preempt: bool = True
     disrupted_together: bool = False
+    parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompositeTerms:
+    """What a CompositePodGroup asks for: `min_groups` of its children must succeed (1, if it is basic)."""
+
+    min_groups: int = 1
+    topology_key: str | None = None
+    priority: int | None = None
+    parent: str = ""
 
 
 def group_of(pod: Object) -> GroupRef | None:
@@ -102,6 +117,19 @@ def terms_of(spec: Object) -> GroupTerms:
         priority=spec.get("priority"),
         may_preempt=spec.get("preemptionPolicy") != "Never",
         disrupted_together=_is_disrupted_together(spec.get("disruptionMode")),
+        parent=spec.get("parentCompositePodGroupName") or "",
+    )
+
+
+def composite_terms_of(spec: Object) -> CompositeTerms:
+    """The terms in the spec of a CompositePodGroup."""
+    gang = (spec.get("schedulingPolicy") or {}).get("gang")
+    topology = (spec.get("schedulingConstraints") or {}).get("topology") or ()
+    return CompositeTerms(
+        min_groups=1 if gang is None else int(gang.get("minGroupCount") or 1),
+        topology_key=topology[0].get("key") if topology else None,
+        priority=spec.get("priority"),
+        parent=spec.get("parentCompositePodGroupName") or "",
     )
 
 

@@ -5,7 +5,6 @@ Informer changes go in, `Effects` come out: what may have become schedulable. Te
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from muster.scheduler.changes import (
     request_differs,
     usage_differs,
 )
+from muster.scheduler.natural import natural
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -321,9 +321,3 @@ def _member_order(pod: Object) -> MemberOrder:
     created = str(metadata.get("creationTimestamp") or "")
     priority = int(pod["spec"].get("priority") or 0)
     return (-priority, created, int(index) if index.isdecimal() else -1, natural(name_of(pod)))
-
-
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A sort key that puts `worker-2` before `worker-10`."""
-    parts = re.findall(r"\d+|\D+", name)
-    return tuple((0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts)
