@@ -25,7 +25,7 @@ _EVERY_STATE = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Weighing:
-    """`weights` [G] of the shapes, `prices` of the rows, all ≥ 0; `heaviest` [C]: no pattern of the class weighs more."""
+    """`weights` [G] of the shapes, `prices` of the rows, all ≥ 0; `heaviest` [C]: no pattern of a class weighs more."""
 
     weights: Counts
     prices: Counts

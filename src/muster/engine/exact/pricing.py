@@ -51,7 +51,10 @@ def price(problem: Problem, weights: Ints, thresholds: Ints, caps: Ints, limit: 
     weights = np.maximum(weights, 0)
     caps = np.where(weights > 0, caps, 0)
     # Requests of shapes that fit nowhere may be larger than all that is free, and sums with them would wrap.
-    problem = replace(problem, requests=np.where(caps.any(axis=0)[:, None], problem.requests, 0))
+    fitting = np.flatnonzero(caps.max(axis=0, initial=0))
+    requests = np.zeros_like(problem.requests)
+    requests[fitting] = problem.requests[fitting]
+    problem = replace(problem, requests=requests)
     search = _Search.prepare(problem, weights, caps)
     best = _Best(thresholds.copy(), np.zeros_like(caps), thresholds.copy())
     search.fill_greedily(best)
@@ -234,7 +237,7 @@ def _scale(weights: Ints, caps: Ints) -> int:
 
 def _multipliers(problem: Problem, weights: Ints, caps: Ints, scale: int) -> Ints:
     """int64[C, K, R]: for each class the u that bound its patterns best, times scale."""
-    typical = np.where(caps.any(axis=0), weights.max(axis=0, initial=0), 0)
+    typical = np.where(caps.max(axis=0, initial=0) > 0, weights.max(axis=0, initial=0), 0)
     candidates = _candidates(problem.requests[typical > 0].astype(np.float64), typical[typical > 0].astype(np.float64))
     most_free = np.maximum(problem.free.max(axis=0), 1)
     limit = 2.0**_BITS / scale / (4 * len(most_free) * most_free)

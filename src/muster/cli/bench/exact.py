@@ -1,0 +1,121 @@
+"""Exact placement of mixed groups: what share is placed or proved impossible, how fast, and what greedy rules do."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from muster.api.codec import Object, Objects
+from muster.cli.bench.instances import (
+    PLANTED,
+    TINY_KINDS,
+    Instance,
+    best_set,
+    first_fit_decreasing,
+    planted,
+    tiny,
+    violations,
+)
+from muster.engine.decide import decide
+from muster.engine.defaults import DEFAULT_PROFILE
+from muster.engine.mixed import attempts, demands_of
+from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed
+from muster.engine.snapshot import Snapshot
+from muster.engine.state import ClusterState
+
+SIZES = (16, 64, 250, 1_000)
+SHAPES = (2, 4, 6, 10)
+_SEEDS = 3
+_TINY_SEEDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one instance. `wrong`: the answer contradicts the truth, or the placement breaks a rule."""
+
+    answer: str
+    wrong: bool
+    ms: float
+    ffd: bool
+    sequential: bool
+
+
+def run(progress: Callable[[str], None]) -> Objects:
+    """A row for each family and size: answers, times of `decide`, and how often two greedy rules place the group."""
+    measure(planted(PLANTED[0], 16, 4, 0))  # what is loaded or computed once
+    rows = []
+    for family, pods, instances in _families():
+        progress(family)
+        rows.append(_row(family, pods, [measure(each) for each in instances]))
+    return rows
+
+
+def _families() -> Iterator[tuple[str, str, Iterator[Instance]]]:
+    for kind in TINY_KINDS:
+        yield f"tiny, {kind}", "3-8", (tiny(kind, seed) for seed in range(_TINY_SEEDS))
+    for each in PLANTED:
+        for pods in SIZES:
+            made = (planted(each, pods, shapes, seed) for shapes in SHAPES for seed in range(_SEEDS))
+            yield each.name, f"{pods}", made
+
+
+def request_of(instance: Instance) -> tuple[Snapshot, GroupRequest]:
+    """The instance as the engine sees it; the snapshot knows nothing from earlier questions."""
+    state = ClusterState()
+    for node in instance.node_objects():
+        state.set_node(node)
+    for name, pod in instance.running_objects():
+        state.add_pod(f"default/{pod['metadata']['name']}", pod, name)
+    members = tuple(
+        Member(f"default/{pod['metadata']['name']}", state.shape_of(pod)) for pod in instance.pod_objects()
+    )
+    return state.snapshot(), GroupRequest("default/group", members, instance.min_count)
+
+
+def measure(instance: Instance) -> Outcome:
+    """Decides the instance and judges the answer."""
+    snapshot, request = request_of(instance)
+    start = perf_counter()
+    decision = decide(snapshot, request)
+    ms = 1000 * (perf_counter() - start)
+    fresh, _ = request_of(instance)
+    greedy = next(attempts(DEFAULT_PROFILE, fresh, demands_of(request.members)))
+    return Outcome(
+        type(decision).__name__,
+        is_wrong(instance, request, decision),
+        ms,
+        len(first_fit_decreasing(instance)) >= instance.min_count,
+        len(greedy.rows) >= instance.min_count,
+    )
+
+
+def is_wrong(instance: Instance, request: GroupRequest, decision: Decision) -> bool:
+    """Whether the decision contradicts the truth or breaks a rule. Undecided is wrong where the truth is known."""
+    if isinstance(decision, Placed):
+        positions = {member.key: at for at, member in enumerate(request.members)}
+        placed = {positions[each.pod]: int(each.node.rpartition("-")[2]) for each in decision.placements}
+        if violations(instance, placed) or len(placed) < instance.min_count or instance.fits is False:
+            return True
+        return instance.most is not None and tuple(sorted(placed)) != best_set(instance)
+    return instance.fits is True or (instance.fits is False and not isinstance(decision, Infeasible))
+
+
+def _row(family: str, pods: str, outcomes: Sequence[Outcome]) -> Object:
+    times = sorted(outcome.ms for outcome in outcomes)
+    count = [outcome.answer for outcome in outcomes].count
+    return {
+        "family": family,
+        "pods": pods,
+        "instances": len(outcomes),
+        "placed": count("Placed"),
+        "proved": count("Infeasible"),
+        "undecided": count("Undecided"),
+        "wrong": sum(outcome.wrong for outcome in outcomes),
+        "p50_ms": round(statistics.median(times), 1),
+        "p99_ms": round(times[min(len(times) - 1, int(0.99 * len(times)))], 1),
+        "max_ms": round(times[-1], 1),
+        "ffd_places": sum(outcome.ffd for outcome in outcomes),
+        "sequential_places": sum(outcome.sequential for outcome in outcomes),
+    }
