@@ -133,6 +133,7 @@ class _Replay:
         self.client = Client(InProcessTransport(self.server))
         self.names = Names("ns-under-test")
         self.player = Player.of(self.client, clock, self.names)
+        self.player.default_node = scenario.get("nodes", {}).get("n1", "n1")
         names = [name for name in self.cluster.controllers if name in CONTROLLERS]
         options = replace(self.cluster.options, removal_tie=self._removal_tie)
         self.controllers = ControllerService(self.client, clock, rng, options, names)

@@ -83,7 +83,9 @@ class Player:
     nodes: NodeKubelets
     recorded: Object
     """The recorded state after the step that is played: it tells what an action does not say."""
-    note: str
+    default_node: str = "n1"
+    """Where pods run that may run anywhere."""
+    note: str = ""
     """What the recording notes about the step that is played."""
 
     @classmethod
@@ -92,7 +94,7 @@ class Player:
         pods = Informer(client, clock, PODS, namespace=names.namespace)
         nodes = Informer(client, clock, NODES)
         named = [Informer(client, clock, kind, namespace=names.namespace) for kind in _NAMED]
-        player = cls(client, clock, names, pods, [], {}, {}, named, nodes, NodeKubelets(client, clock), {}, "")
+        player = cls(client, clock, names, pods, [], {}, {}, named, nodes, NodeKubelets(client, clock), {})
         for informer in (*named, pods):
             informer.add_handler(player.watch)
         return player
@@ -258,11 +260,6 @@ class Player:
 
     def _written_order(self, name: str) -> tuple[str, ...]:
         return sort_key({"name": self.names.write_text(name)})
-
-    @property
-    def default_node(self) -> str:
-        """Where pods run that may run anywhere."""
-        return self._name("n1")
 
     async def kubelet_of_nodes(self, action: Object) -> None:
         """What kubelets do to nodes."""

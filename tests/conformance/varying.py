@@ -8,7 +8,20 @@ import re
 from muster.api.codec import JSON, Object
 
 NODES = ("n1", "n2", "n3", "n4", "n5", "n6")
-KINDS = ("Job", "Pod", "ConfigMap", "Node")
+KINDS = (
+    "Job",
+    "Pod",
+    "ConfigMap",
+    "Node",
+    "CronJob",
+    "DaemonSet",
+    "Deployment",
+    "LimitRange",
+    "PodDisruptionBudget",
+    "ReplicaSet",
+    "ResourceQuota",
+    "StatefulSet",
+)
 """The kinds of which objects get other names."""
 
 BEFORE = "|".join([r"(?<![\w./<-])", r"(?<=>[/-])", *(f"(?<={kind}/)" for kind in (*KINDS, "Workload", "PodGroup"))])
@@ -38,11 +51,20 @@ def _names(scenario: Object) -> set[str]:
             if not isinstance(obj, dict) or obj.get("kind") not in KINDS:
                 continue
             found.add(obj["metadata"]["name"])
-            if "spec" not in obj or obj["kind"] == "Node":
+            spec = _pod_spec(obj)
+            if spec is None:
                 continue
-            spec = obj["spec"]["template"]["spec"] if obj["kind"] == "Job" else obj["spec"]
             found |= {container["name"] for container in (spec["containers"] + spec.get("initContainers", []))}
     return found - {"a"}
+
+
+def _pod_spec(obj: Object) -> Object | None:
+    """The spec of a pod, or of the pods that an object makes."""
+    spec: Object = obj.get("spec") or {}
+    if obj["kind"] == "CronJob":
+        spec = spec["jobTemplate"]["spec"]
+    spec = (spec.get("template") or {}).get("spec") or spec
+    return spec if "containers" in spec else None
 
 
 def _other(rng: random.Random, name: str) -> str:

@@ -19,8 +19,10 @@ from muster.controllers.node_lifecycle import ALL, NodeLifecycle
 from muster.controllers.options import ControllerOptions, JobGroups
 from muster.controllers.pod_gc import PodGarbageCollector
 from muster.controllers.podgroup_protection import PodGroupProtection
+from muster.controllers.pvc_protection import ClaimProtection
 from muster.controllers.replicaset import ReplicaSetController
 from muster.controllers.runner import Backoff, Controller, ControllerRunner, Informers, Request
+from muster.controllers.statefulset import StatefulSetController
 from muster.controllers.taint_eviction import TaintEviction
 from muster.controllers.ttl import TtlAfterFinishedController
 
@@ -83,11 +85,13 @@ CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
     "job-controller": _job,
     "namespace-controller": _discovering(NamespaceController),
     "node-lifecycle-controller": _plain(lambda options: NodeLifecycle(options.node_lifecycle), Request(ALL)),
+    "persistentvolumeclaim-protection-controller": _plain(lambda options: ClaimProtection()),
     "pod-garbage-collector-controller": _plain(
         lambda options: PodGarbageCollector(options.terminated_pod_gc_threshold)
     ),
     "podgroup-protection-controller": _discovering(_podgroup_protection),
     "replicaset-controller": _plain(lambda options: ReplicaSetController(options.removal_tie)),
+    "statefulset-controller": _plain(lambda options: StatefulSetController()),
     "taint-eviction-controller": _plain(lambda options: TaintEviction()),
     "ttl-after-finished-controller": _plain(lambda options: TtlAfterFinishedController()),
 }
