@@ -65,7 +65,7 @@ def groups_table(groups: Objects) -> Table:
             f"{group['scheduled']} of {group['members']}",
             str(group["min_count"]),
             _moment(group["first_scheduled_s"]),
-            "see below" if group.get("explanation") else reason_text(group),
+            "" if state in ("Succeeded", "Running") else "see below" if group["explanation"] else reason_text(group),
         )
     return table
 
