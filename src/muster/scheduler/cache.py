@@ -23,6 +23,7 @@ from muster.scheduler.changes import (
     request_differs,
     usage_differs,
 )
+from muster.scheduler.hierarchy import Chain, Hierarchy, parent_key
 from muster.scheduler.natural import natural
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
@@ -79,12 +80,17 @@ class Effects:
     """What a batch of changes may have made possible. Dicts serve as sets that keep their order.
 
     `pods`: plain pods that are new, changed or gone. `groups`: groups to examine again; True: to try again as well.
-    `nodes`: events by the node that they happened to.
+    `nodes`: events by the node that they happened to. `trees`: roots of trees of groups that changed, likewise.
     """
 
     pods: dict[str, None] = field(default_factory=dict)
     groups: dict[str, bool] = field(default_factory=dict)
     nodes: dict[str, set[ClusterEvent]] = field(default_factory=dict)
+    trees: dict[str, bool] = field(default_factory=dict)
+
+    def touch_tree(self, root: str | None, *, retry: bool = False) -> None:
+        if root is not None:
+            self.trees[root] = self.trees.get(root, False) or retry
 
     def touch_group(self, key: str, *, retry: bool = False) -> None:
         self.groups[key] = self.groups.get(key, False) or retry
@@ -95,7 +101,7 @@ class Effects:
             self.nodes.setdefault(name, set()).update(found)
 
     def __bool__(self) -> bool:
-        return bool(self.pods or self.groups or self.nodes)
+        return bool(self.pods or self.groups or self.nodes or self.trees)
 
 
 class SchedulerCache:
@@ -108,6 +114,7 @@ class SchedulerCache:
         self.groups: dict[str, Members] = {}
         self.pod_groups: dict[str, Object] = {}
         self.workloads: dict[str, Object] = {}
+        self.hierarchy = Hierarchy()
         self._scheduler_names = scheduler_names
         self._pod_by_pod = pod_by_pod
         self._groups_of_object: dict[tuple[bool, str], dict[str, None]] = {}
@@ -121,6 +128,11 @@ class SchedulerCache:
     def terms(self, ref: GroupRef) -> GroupTerms | None:
         """What the group asks for; None while its PodGroup, Workload or template is missing."""
         return find_terms(ref, self.pod_groups, self.workloads)
+
+    def chain(self, ref: GroupRef) -> Chain | None:
+        """The composite groups above a group; None if it has no parent, or is not known."""
+        terms = self.terms(ref)
+        return self.hierarchy.chain(f"{ref.namespace}/{terms.parent}") if terms is not None and terms.parent else None
 
     def shape(self, record: PodRecord) -> Shape:
         """The shape of a pod."""
@@ -146,6 +158,28 @@ class SchedulerCache:
     def apply_pod_groups(self, changes: Iterable[Change]) -> None:
         """Take over changes of PodGroups: a new one, or a lower minCount, may release held members."""
         self._apply_group_objects(self.pod_groups, changes, is_pod_group=True)
+
+    def apply_composites(self, changes: Iterable[Change]) -> None:
+        """Take over changes of CompositePodGroups: a new one may complete a tree."""
+        for change in changes:
+            key = key_of(change.object)
+            known = self.hierarchy.composites.get(key)
+            if known is not None and change.new is not None and known["spec"] == change.new["spec"]:
+                continue
+            self._touch_above(change.old)
+            self.hierarchy.set_composite(key, change.new)
+            self._touch_above(change.new)
+            for group in self.hierarchy.leaves(key):
+                self._effects.touch_group(group, retry=True)
+
+    def _touch_above(self, obj: Object | None) -> None:
+        """The tree that a PodGroup or CompositePodGroup is part of has changed."""
+        if obj is None:
+            return
+        if obj.get("kind") == "CompositePodGroup":
+            self._effects.touch_tree(self.hierarchy.chain(key_of(obj)).root or key_of(obj), retry=True)
+        elif parent := parent_key(obj):
+            self._effects.touch_tree(self.hierarchy.chain(parent).root, retry=True)
 
     def apply_workloads(self, changes: Iterable[Change]) -> None:
         """Take over changes of Workloads (only v1alpha1 pods look at them)."""
@@ -289,6 +323,10 @@ class SchedulerCache:
             key = key_of(change.object)
             concerned = list(self._groups_of_object.get((is_pod_group, key), ()))
             before = {group: self.terms(self.groups[group].ref) for group in concerned}
+            if is_pod_group and _terms_differ(objects.get(key), change.new):
+                self._touch_above(change.old)
+                self.hierarchy.set_child((False, key), objects.get(key), change.new)
+                self._touch_above(change.new)
             if change.new is None:
                 objects.pop(key, None)
             else:
@@ -307,6 +345,10 @@ def _is_relaxed(old: GroupTerms | None, new: GroupTerms | None) -> bool:
     if new is None or old is None:
         return new is not None
     return new.min_count < old.min_count or new.topology_key != old.topology_key or new.priority != old.priority
+
+
+def _terms_differ(old: Object | None, new: Object | None) -> bool:
+    return old is None or new is None or old["spec"] != new["spec"]
 
 
 def scheduler_name_of(pod: Object) -> str:

@@ -7,6 +7,7 @@ The service feeds it (`apply`), asks what to do (`settle`, `decide`) and reports
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from muster.api.groups import GroupRef
 from muster.engine.decide import decide
@@ -25,15 +26,28 @@ from muster.scheduler.cycle import (
     refusal,
     request_of,
     runs,
+    tree_rejection,
+    tree_verdicts,
     verdicts,
 )
+from muster.scheduler.hierarchy import LeafFacts, ready_groups, topology_in
 from muster.scheduler.options import SchedulerOptions
-from muster.scheduler.pre_enqueue import GroupFacts, Hold, hold_of_group, is_gated
+from muster.scheduler.pre_enqueue import (
+    GroupFacts,
+    Hold,
+    TreeFacts,
+    hold_of_group,
+    hold_of_orphan,
+    hold_of_tree,
+    is_gated,
+)
 from muster.scheduler.queue import SchedulingQueue
 from muster.scheduler.requeue import wake_for_nodes
+from muster.scheduler.tree import Branch, Leaf, decide_tree, leaves_of
 
 POD = "pod:"
 GROUP = "group:"
+TREE = "tree:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +84,7 @@ class SchedulerCore:
     def settle(self, now: float) -> list[Held]:
         """Move entities for what changed since the last call; the groups that are held for a new reason."""
         effects = self.cache.take_effects()
-        held = [news for entity in self._by_age(effects) if (news := self._settle_entity(entity, effects, now))]
+        held = [news for entity in self._by_age(effects) for news in self._settle_entity(entity, effects, now)]
         if effects.nodes:
             self._refused.clear()
             wake_for_nodes(self.queue, self.cache.state.snapshot(), effects.nodes, now, self._profiles)
@@ -109,6 +123,22 @@ class SchedulerCore:
         terms = self.cache.terms(members.ref) if members is not None else None
         return members is not None and terms is not None and len(members.scheduled) >= terms.min_count
 
+    def composites_above(self, group: str) -> tuple[str, ...]:
+        """The keys of the composite groups above a group, the root last."""
+        members = self.cache.groups.get(group)
+        chain = None if members is None else self.cache.chain(members.ref)
+        return () if chain is None or chain.root is None else chain.above
+
+    def is_composite_satisfied(self, key: str) -> bool:
+        """Whether enough children of a composite group have enough members with a node."""
+        hierarchy = self.cache.hierarchy
+        terms = hierarchy.terms(key)
+        satisfied = sum(
+            self.is_composite_satisfied(child) if is_composite else self.is_satisfied(child)
+            for is_composite, child in hierarchy.children(key)
+        )
+        return terms is not None and satisfied >= terms.min_groups
+
     def hold_of(self, group: str) -> Hold | None:
         """What PreEnqueue holds the group for; None if it is not held."""
         return self.holds.get(GROUP + group)
@@ -126,6 +156,11 @@ class SchedulerCore:
         """The touched entities, oldest first, so that a restart finds the order that there was before."""
         aged = [(self._pod_created(key), POD + key) for key in effects.pods]
         aged += [(self._group_created(key), GROUP + key) for key in effects.groups]
+        for key in list(effects.groups):
+            root = self._root_of(key)
+            if root is not None:
+                effects.touch_tree(root, retry=effects.groups[key])
+        aged += [(self._tree_created(root), TREE + root) for root in effects.trees]
         return [entity for _, entity in sorted(aged, key=lambda item: item[0])]
 
     def _pod_created(self, key: str) -> str:
@@ -136,16 +171,29 @@ class SchedulerCore:
         members = self.cache.groups.get(key)
         return "" if members is None else next((record.created for record in members.pending.values()), "")
 
-    def _settle_entity(self, entity: str, effects: Effects, now: float) -> Held | None:
+    def _tree_created(self, root: str) -> str:
+        created = [self._group_created(key) for key in self.cache.hierarchy.leaves(root)]
+        return min((each for each in created if each), default="")
+
+    def _root_of(self, group: str) -> str | None:
+        """The root of the tree that a group is a part of; None if there is none."""
+        members = self.cache.groups.get(group)
+        chain = None if members is None else self.cache.chain(members.ref)
+        return None if chain is None else chain.root
+
+    def _settle_entity(self, entity: str, effects: Effects, now: float) -> list[Held]:
         if entity.startswith(POD):
             self._settle_pod(entity, now)
-            return None
+            return []
+        if entity.startswith(TREE):
+            root = entity.removeprefix(TREE)
+            return self._settle_tree(root, effects.trees[root], now)
         key = entity.removeprefix(GROUP)
         members = self.cache.groups.get(key)
         hold = None if members is None else self._settle_group(members, effects.groups[key], now)
         if members is not None:
             self.cache.discard_group_if_empty(key)
-        return None if members is None or hold is None else Held(members.ref, hold)
+        return [] if members is None or hold is None else [Held(members.ref, hold)]
 
     def _settle_pod(self, entity: str, now: float) -> None:
         record = self.cache.pods.get(entity.removeprefix(POD))
@@ -167,7 +215,11 @@ class SchedulerCore:
             if not members.known:
                 self._bind_errors.pop(entity, None)
             return None
-        hold = hold_of_group(self._facts(members))
+        chain = self.cache.chain(members.ref)
+        if chain is not None and chain.root is not None:
+            self.queue.remove(entity, now)
+            return None
+        hold = hold_of_group(self._facts(members)) if chain is None else hold_of_orphan(members.ref, chain)
         priority = self._group_priority(members)
         if hold is not None:
             self.queue.hold(entity, priority, now)
@@ -178,6 +230,51 @@ class SchedulerCore:
         if retry or was_held or entity not in self.queue:
             self.queue.add(entity, priority, now)
         return None
+
+    def _settle_tree(self, root: str, retry: bool, now: float) -> list[Held]:
+        """Gate, enqueue or drop the entity of a tree; why it is held, for each group to which that is news."""
+        entity = TREE + root
+        found = [group for key in self.cache.hierarchy.leaves(root) if (group := self.cache.groups.get(key))]
+        waiting = [group for group in found if any(record.ours for record in group.pending.values())]
+        if not waiting or self.cache.hierarchy.chain(root).root != root:
+            self.queue.remove(entity, now)
+            self._bind_errors.pop(entity, None)
+            return []
+        priority = self._tree_priority(root)
+        hold = hold_of_tree(self._tree_facts(root))
+        before = {GROUP + group.ref.key: self.holds.pop(GROUP + group.ref.key, None) for group in waiting}
+        if hold is not None:
+            self.queue.hold(entity, priority, now)
+            self.holds.update(dict.fromkeys(before, hold))
+            return [Held(group.ref, hold) for group in waiting if retry or before[GROUP + group.ref.key] != hold]
+        if retry or any(before.values()) or entity not in self.queue:
+            self.queue.add(entity, priority, now)
+        return []
+
+    def _tree_facts(self, root: str) -> TreeFacts:
+        hierarchy = self.cache.hierarchy
+        leaves: dict[str, LeafFacts] = {}
+        for key in hierarchy.leaves(root):
+            members = self.cache.groups.get(key) or Members(_ref(key))
+            gated, names = tuple(members.gated), tuple(members.scheduler_names)
+            leaves[key] = LeafFacts(members.ref, self.cache.terms(members.ref), members.known, gated, names)
+        terms = hierarchy.terms(root)
+        return TreeFacts(
+            root,
+            ready_groups(hierarchy, root, leaves),
+            1 if terms is None else terms.min_groups,
+            tuple(name for leaf in leaves.values() for name in leaf.gated),
+            tuple(dict.fromkeys(name for leaf in leaves.values() for name in leaf.scheduler_names)),
+            topology_in(hierarchy, root, leaves),
+        )
+
+    def _tree_priority(self, root: str) -> int:
+        terms = self.cache.hierarchy.terms(root)
+        if terms is not None and terms.priority is not None:
+            return terms.priority
+        groups = [self.cache.groups.get(key) for key in self.cache.hierarchy.leaves(root)]
+        records = [record for group in groups if group is not None for record in group.pending.values()]
+        return max((record.priority for record in records), default=0)
 
     def _facts(self, members: Members) -> GroupFacts:
         ref = members.ref
@@ -222,6 +319,9 @@ class SchedulerCore:
     def _unreadable(self, entity: str, error: str, now: float) -> Verdict:
         members = self.cache.groups.get(entity.removeprefix(GROUP)) if entity.startswith(GROUP) else None
         pods = (entity.removeprefix(POD),) if members is None else tuple(each.key for each in members.to_place())
+        if entity.startswith(TREE):
+            leaves = [self.cache.groups.get(key) for key in self.cache.hierarchy.leaves(entity.removeprefix(TREE))]
+            pods = tuple(each.key for leaf in leaves if leaf is not None for each in leaf.to_place())
         waiting = self.queue.entity(entity)
         priority = 0 if waiting is None else waiting.priority
         self.queue.hold(entity, priority, now)
@@ -230,7 +330,10 @@ class SchedulerCore:
 
     def _ask(self, entity: str, now: float) -> Ask | None:
         """The question that an entity asks now; one that has nothing to ask leaves the queue."""
-        ask = self._pod_ask(entity) if entity.startswith(POD) else self._group_ask(entity)
+        if entity.startswith(TREE):
+            ask = self._tree_ask(entity)
+        else:
+            ask = self._pod_ask(entity) if entity.startswith(POD) else self._group_ask(entity)
         if ask is None:
             self.queue.finish(entity, now)
         return ask
@@ -253,6 +356,32 @@ class SchedulerCore:
         priority, profile = self._group_priority(members), self._profile_number(records[0])
         return Ask(entity, priority, pending, members.ref, terms.min_count, len(members.scheduled), profile)
 
+    def _tree_ask(self, entity: str) -> Ask | None:
+        root = entity.removeprefix(TREE)
+        tree = self._branch(root)
+        members = () if tree is None else tuple(member for leaf in leaves_of(tree) for member in leaf.members)
+        if tree is None or not members:
+            return None
+        profile = self._profile_number(self.cache.pods[members[0].key])
+        return Ask(entity, self._tree_priority(root), members, profile=profile, tree=tree)
+
+    def _branch(self, key: str) -> Branch | None:
+        """A composite group with all below it; None if it is not known."""
+        terms = self.cache.hierarchy.terms(key)
+        if terms is None:
+            return None
+        children = self.cache.hierarchy.children(key)
+        found = [self._branch(child) if is_composite else self._leaf(child) for is_composite, child in children]
+        return Branch(key, tuple(child for child in found if child is not None), terms.min_groups)
+
+    def _leaf(self, key: str) -> Leaf | None:
+        members = self.cache.groups.get(key) or Members(_ref(key))
+        terms = self.cache.terms(members.ref)
+        if terms is None:
+            return None
+        pending = tuple(self._member(record) for record in members.to_place())
+        return Leaf(members.ref, pending, terms.min_count, len(members.scheduled))
+
     def _member(self, record: PodRecord) -> Member:
         return Member(record.key, self.cache.shape(record))
 
@@ -261,6 +390,8 @@ class SchedulerCore:
         return self._profile_numbers[scheduler_name_of(record.pod)]
 
     def _decide_run(self, run: list[Ask], now: float) -> list[Verdict]:
+        if run[0].tree is not None:
+            return self._decide_tree(run[0], run[0].tree, now)
         signature = run[0].signature
         decision = self._refused.get(signature)
         try:
@@ -274,6 +405,19 @@ class SchedulerCore:
             self._refused[signature] = refusal(decision)
         for verdict in result:
             self._carry_out(verdict, now)
+        return result
+
+    def _decide_tree(self, ask: Ask, tree: Branch, now: float) -> list[Verdict]:
+        """One attempt for a whole tree: a verdict for each of its groups, one answer for the queue."""
+        decide_group = partial(decide, profile=self._profiles[ask.profile])
+        try:
+            result = tree_verdicts(ask, tree, decide_tree(self.cache.state.snapshot(), tree, decide_group))
+            rejection = tree_rejection(ask, result)
+        except Exception as error:  # as for groups: a fault in one decision must not stop the others
+            result = [failure(ask, f"{type(error).__name__}: {error}")]
+            rejection = result[0].rejection
+        placements = tuple(placement for verdict in result for placement in verdict.placements)
+        self._carry_out(Verdict(ask, placements, rejection), now)
         return result
 
     def _carry_out(self, verdict: Verdict, now: float) -> None:
@@ -291,8 +435,20 @@ class SchedulerCore:
 
     def _entity_of(self, pod: str) -> str:
         record = self.cache.pods.get(pod)
+        root = self._root_of(record.ref.key) if record is not None and record.ref is not None else None
+        if root is not None:
+            return TREE + root
         return GROUP + record.ref.key if record is not None and record.ref is not None else POD + pod
 
     def _priority(self, record: PodRecord) -> int:
+        root = self._root_of(record.ref.key) if record.ref is not None else None
+        if root is not None:
+            return self._tree_priority(root)
         members = self.cache.groups.get(record.ref.key) if record.ref is not None else None
         return record.priority if members is None else self._group_priority(members)
+
+
+def _ref(key: str) -> GroupRef:
+    """The identity of a PodGroup by its key."""
+    namespace, _, name = key.partition("/")
+    return GroupRef(namespace, name)

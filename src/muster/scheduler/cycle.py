@@ -7,13 +7,14 @@ as one request each would.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from muster.api.groups import GroupRef
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Member, Placed, Placement, Undecided
 from muster.engine.shape import Shape
 from muster.scheduler.changes import waits_for
+from muster.scheduler.tree import Branch, Leaf, TreeDecision, leaves_of
 from muster.scheduler.waiting import ANY
 
 UNSCHEDULABLE = "Unschedulable"
@@ -25,12 +26,13 @@ class Signature:
     """What an entity asks, whoever it is: entities with one signature fit or do not fit together.
 
     `members` are the shapes with their counts in the order of first appearance; `need` of them must be placed at least.
-    `profile`: the number of the profile by whose rules they are placed.
+    `profile`: the number of the profile by whose rules they are placed. `structure`: what a tree of groups asks.
     """
 
     members: tuple[tuple[Shape, int], ...]
     need: int
     profile: int = 0
+    structure: Hashable = None
 
     @property
     def is_one_pod(self) -> bool:
@@ -42,7 +44,8 @@ class Signature:
 class Ask:
     """A ready entity: a plain pod (`ref` None, one member) or the pending members of a group.
 
-    `profile`: the number of the profile by whose rules it is placed.
+    `profile`: the number of the profile by whose rules it is placed. `tree`: for a tree of groups, what it is made of;
+    `members` are then those of all groups.
     """
 
     entity: str
@@ -52,13 +55,15 @@ class Ask:
     min_count: int = 1
     scheduled: int = 0
     profile: int = 0
+    tree: Branch | None = None
 
     @property
     def signature(self) -> Signature:
         counts: dict[Shape, int] = {}
         for member in self.members:
             counts[member.shape] = counts.get(member.shape, 0) + 1
-        return Signature(tuple(counts.items()), max(1, self.min_count - self.scheduled), self.profile)
+        structure = None if self.tree is None else self.tree.question
+        return Signature(tuple(counts.items()), max(1, self.min_count - self.scheduled), self.profile, structure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,43 @@ def verdicts(run: Sequence[Ask], decision: Decision) -> list[Verdict]:
     return result
 
 
+def tree_verdicts(ask: Ask, tree: Branch, decision: TreeDecision) -> list[Verdict]:
+    """What a decision about a tree means for each of its groups that has pending members."""
+    result = []
+    for leaf in leaves_of(tree):
+        if leaf.members:
+            each = Ask(
+                ask.entity, ask.priority, leaf.members, leaf.ref, leaf.min_count, leaf.scheduled, profile=ask.profile
+            )
+            result.append(_leaf_verdict(each, leaf, tree, decision))
+    return result
+
+
+def tree_rejection(ask: Ask, found: Sequence[Verdict]) -> Rejection | None:
+    """Why members of a tree got no node, all groups together; None if all members have one."""
+    rejections = [verdict.rejection for verdict in found if verdict.rejection is not None]
+    if not rejections:
+        return None
+    pods = tuple(pod for each in rejections for pod in each.pods)
+    waiting = frozenset[str]().union(*(each.waits_for for each in rejections))
+    return Rejection(pods, UNSCHEDULABLE, rejections[0].message, ask.signature, waiting)
+
+
+def _leaf_verdict(ask: Ask, leaf: Leaf, tree: Branch, decision: TreeDecision) -> Verdict:
+    outcome, dropped = decision.outcomes[leaf.ref.key], decision.dropped.get(leaf.ref.key)
+    if decision.succeeded and dropped is None:
+        return _verdict(ask, outcome)
+    if not decision.succeeded:
+        verdict = "unschedulable" if decision.proved else "undecided"
+        why = f"composite pod group {tree.key} is {verdict}: {decision.reason}"
+    else:
+        why = f"too few of the groups of composite pod group {dropped} fit"
+    if isinstance(outcome, Placed):
+        # What it waits for is what keeps the others away: their verdicts say it.
+        return Verdict(ask, (), Rejection(_keys(ask), UNSCHEDULABLE, why))
+    return Verdict(ask, (), _rejection(ask, _keys(ask), f"{_message(ask, outcome)}; {why}", outcome))
+
+
 def refusal(decision: Decision) -> Decision:
     """The answer for whoever asks the same after this run, the last of which got nothing."""
     return Placed((), (), decision.diagnosis) if isinstance(decision, Placed) else decision
@@ -139,7 +181,7 @@ def failure(ask: Ask, error: str) -> Verdict:
 
 
 def _joins(first: Ask, ask: Ask) -> bool:
-    plain = first.ref is None and ask.ref is None
+    plain = first.ref is None and ask.ref is None and first.tree is None and ask.tree is None
     alike = first.priority == ask.priority and first.profile == ask.profile
     return plain and alike and first.members[0].shape == ask.members[0].shape
 

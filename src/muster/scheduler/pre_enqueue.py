@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from muster.api.codec import Object
 from muster.api.groups import GroupRef, GroupTerms
+from muster.scheduler.hierarchy import Chain
 
 GATED = "SchedulingGated"
 ERROR = "SchedulerError"
@@ -55,6 +56,47 @@ def hold_of_group(facts: GroupFacts) -> Hold | None:
     if terms.topology_key is not None:
         unsupported = "topology constraints are not supported yet"
         return Hold(GATED, f"waiting: pod group {ref.key} asks for one domain of {terms.topology_key!r}; {unsupported}")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class TreeFacts:
+    """What PreEnqueue looks at in a tree of groups: `ready` children of the root have enough members, `needed` are.
+
+    `gated`, `scheduler_names`: of all live members in the tree. `topology`: a group with a constraint, and its key.
+    """
+
+    root: str
+    ready: int
+    needed: int
+    gated: tuple[str, ...] = ()
+    scheduler_names: tuple[str, ...] = ()
+    topology: tuple[str, str] | None = None
+
+
+def hold_of_tree(facts: TreeFacts) -> Hold | None:
+    """What holds a whole tree back; None if it may be tried."""
+    if facts.ready < facts.needed:
+        enough = f"{facts.ready} of {facts.needed} groups have enough members"
+        return Hold(GATED, f"waiting for more members in composite pod group {facts.root}: {enough}")
+    if facts.gated:
+        return Hold(GATED, f"waiting until the scheduling gates of {_names(facts.gated)} are removed")
+    if len(facts.scheduler_names) > 1:
+        names = " and ".join(sorted(facts.scheduler_names))
+        return Hold(ERROR, f"all pods of a composite pod group should have the same .spec.schedulerName, got: {names}")
+    if facts.topology is not None:
+        group, key = facts.topology
+        unsupported = "topology constraints are not supported yet"
+        return Hold(GATED, f"waiting: {group} asks for one domain of {key!r}; {unsupported}")
+    return None
+
+
+def hold_of_orphan(ref: GroupRef, chain: Chain) -> Hold | None:
+    """What holds a group back whose composite groups lead to no root; None if they do."""
+    if chain.missing:
+        return Hold(GATED, f"waiting for CompositePodGroup {chain.missing}, which does not exist")
+    if chain.fault:
+        return Hold(GATED, f"pod group {ref.key} cannot be scheduled: {chain.fault}")
     return None
 
 

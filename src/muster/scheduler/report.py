@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from muster.api.codec import Object
-from muster.api.groups import INITIALLY_SCHEDULED, initially_scheduled_in
+from muster.api.groups import COMPOSITE_INITIALLY_SCHEDULED, INITIALLY_SCHEDULED, initially_scheduled_in
 from muster.api.meta import condition, name_of, namespace_of
-from muster.api.resource import POD_GROUPS, PODS, Resource
+from muster.api.resource import COMPOSITE_POD_GROUPS, POD_GROUPS, PODS, Resource
 from muster.client.client import Client
 from muster.client.events import EventRecorder
 from muster.client.transport import STRATEGIC_MERGE_PATCH, ApiError, ClientError
@@ -48,7 +48,8 @@ class _Event:
 class Reporter:
     """Writes conditions and passes events on while no binding is under way (`idle`), else a few a second.
 
-    `pods` and `pod_groups` are the scheduler's live views: what is written is compared with them at the last moment.
+    `pods` and `groups` (by resource) are the scheduler's live views: what is written is compared with them at the last
+    moment.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Reporter:
         events: EventRecorder,
         idle: asyncio.Event,
         pods: Mapping[str, PodRecord],
-        pod_groups: Mapping[str, Object],
+        groups: Mapping[Resource, Mapping[str, Object]],
         *,
         limit: int = 20_000,
         concurrency: int = 8,
@@ -71,7 +72,7 @@ class Reporter:
         self._recorder = events
         self._idle = idle
         self._pods = pods
-        self._pod_groups = pod_groups
+        self._groups = groups
         self._limit = limit
         self._concurrency = concurrency
         self._wanted: dict[tuple[Resource, str], Wanted] = {}
@@ -86,6 +87,10 @@ class Reporter:
     def group(self, key: str, status: str, reason: str, message: str) -> None:
         """The PodGroup should say whether it was scheduled initially; a group without such an object says nothing."""
         self._want(POD_GROUPS, key, Wanted(status, reason, message))
+
+    def composite(self, key: str, status: str, reason: str, message: str) -> None:
+        """The CompositePodGroup should say whether it was scheduled initially."""
+        self._want(COMPOSITE_POD_GROUPS, key, Wanted(status, reason, message))
 
     def scheduled(self, pod: Object, node: str) -> None:
         """Event: the pod has a node."""
@@ -143,8 +148,8 @@ class Reporter:
     async def _write(self, target: tuple[Resource, str], wanted: Wanted) -> bool:
         """Write one condition; False if it is to be tried again. One that the server refuses is dropped."""
         resource, key = target
-        patch = self._pod_patch(key, wanted) if resource == PODS else self._group_patch(key, wanted)
-        resource = PODS if resource == PODS else self.group_resource
+        patch = self._pod_patch(key, wanted) if resource == PODS else self._group_patch(resource, key, wanted)
+        resource = self.group_resource if resource == POD_GROUPS else resource
         if patch is None:
             return True
         namespace, _, name = key.partition("/")
@@ -167,15 +172,17 @@ class Reporter:
         entry = changed_condition(record.pod, POD_SCHEDULED, wanted, self._clock.now())
         return None if entry is None else {"status": {"conditions": [{"lastProbeTime": None, **entry}]}}
 
-    def _group_patch(self, key: str, wanted: Wanted) -> Object | None:
-        group = self._pod_groups.get(key)
+    def _group_patch(self, resource: Resource, key: str, wanted: Wanted) -> Object | None:
+        group = self._groups[resource].get(key)
         if group is None:
             return None
-        current = condition(group, INITIALLY_SCHEDULED)
+        is_composite = resource == COMPOSITE_POD_GROUPS
+        hub_type = COMPOSITE_INITIALLY_SCHEDULED if is_composite else INITIALLY_SCHEDULED
+        current = condition(group, hub_type)
         if wanted.status == "False" and current is not None and current.get("status") == "True":
             return None
-        entry = changed_condition(group, INITIALLY_SCHEDULED, wanted, self._clock.now())
-        type_ = initially_scheduled_in(self.group_resource.version)
+        entry = changed_condition(group, hub_type, wanted, self._clock.now())
+        type_ = hub_type if is_composite else initially_scheduled_in(self.group_resource.version)
         return None if entry is None else {"status": {"conditions": [{**entry, "type": type_}]}}
 
 

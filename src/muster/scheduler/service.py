@@ -15,14 +15,14 @@ from prometheus_client import CollectorRegistry
 
 from muster.api.groups import INITIALLY_SCHEDULED
 from muster.api.meta import has_condition, key_of, uid_of
-from muster.api.resource import NODES, POD_GROUPS, PODS, WORKLOADS, Resource
+from muster.api.resource import COMPOSITE_POD_GROUPS, NODES, POD_GROUPS, PODS, WORKLOADS, Resource
 from muster.client.client import Client
 from muster.client.events import EventRecorder
 from muster.client.informer import Change
 from muster.clock import Clock, wait
 from muster.scheduler.binder import Binder, BindRequest, Commit
 from muster.scheduler.core import Held, SchedulerCore
-from muster.scheduler.cycle import Rejection, Verdict
+from muster.scheduler.cycle import UNSCHEDULABLE, Rejection, Verdict
 from muster.scheduler.metrics import SchedulerMetrics
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import ERROR
@@ -53,7 +53,14 @@ class Scheduler:
         self._events = EventRecorder(client, clock, rng, "default-scheduler")
         self._binder = Binder(client, clock, self, concurrency=self.options.bindings)
         cache = self.core.cache
-        self._reporter = Reporter(client, clock, self._events, self._binder.idle, cache.pods, cache.pod_groups)
+        self._reporter = Reporter(
+            client,
+            clock,
+            self._events,
+            self._binder.idle,
+            cache.pods,
+            {POD_GROUPS: cache.pod_groups, COMPOSITE_POD_GROUPS: cache.hierarchy.composites},
+        )
         self._changes: list[tuple[Resource, list[Change]]] = []
         self._work = asyncio.Event()
         self._held: dict[str, None] = {}
@@ -107,7 +114,7 @@ class Scheduler:
     async def _watch(self, tasks: asyncio.TaskGroup) -> None:
         """Start the informers and return once all have listed. A server without groups schedules pods alone."""
         informers = []
-        for resource in (NODES, POD_GROUPS, WORKLOADS, PODS):
+        for resource in (NODES, COMPOSITE_POD_GROUPS, POD_GROUPS, WORKLOADS, PODS):
             found = await served(self._client, self._clock, resource)
             if found is not None:
                 informer = hub_informer(self._client, self._clock, found, partial(self._arrived, resource))
@@ -127,6 +134,7 @@ class Scheduler:
         apply = {
             NODES: cache.apply_nodes,
             PODS: cache.apply_pods,
+            COMPOSITE_POD_GROUPS: cache.apply_composites,
             POD_GROUPS: cache.apply_pod_groups,
             WORKLOADS: cache.apply_workloads,
         }
@@ -187,6 +195,7 @@ class Scheduler:
         ref = commit.ref
         if commit.waiting == 0 and ref is not None and self.core.is_satisfied(ref.key):
             self._reporter.group(ref.key, "True", "Scheduled", "")
+            self._tell_composites(ref.key, "")
 
     # -- words -------------------------------------------------------------------------------------------------------
 
@@ -198,6 +207,15 @@ class Scheduler:
         self._tell_pods(rejection)
         if verdict.ask.ref is not None and verdict.ask.ref.key not in self._succeeded:
             self._reporter.group(verdict.ask.ref.key, "False", rejection.reason, rejection.message)
+            self._tell_composites(verdict.ask.ref.key, rejection.message)
+
+    def _tell_composites(self, group: str, message: str) -> None:
+        """Say how the composite groups above a group stand. Real schedulers say nothing there."""
+        for key in self.core.composites_above(group) if self.options.say_why_held else ():
+            if self.core.is_composite_satisfied(key):
+                self._reporter.composite(key, "True", "Scheduled", "")
+            elif message:
+                self._reporter.composite(key, "False", UNSCHEDULABLE, message)
 
     def _tell_pods(self, rejection: Rejection) -> None:
         for key in rejection.pods:
@@ -234,3 +252,4 @@ class Scheduler:
         for key, group in sorted(cache.pod_groups.items()):
             if self.core.is_satisfied(key) and not has_condition(group, INITIALLY_SCHEDULED):
                 self._reporter.group(key, "True", "Scheduled", "")
+                self._tell_composites(key, "")
