@@ -15,8 +15,7 @@ Labels = Mapping[str, str]
 class RunningPod:
     """A pod on a node. `key` is `namespace/name`, `started_s` in seconds since the epoch (None: just now).
 
-    `leaving`: it is being deleted. `preempted`: because a scheduler preempted it. `shape`: what it would ask for on
-    another node, where that is known.
+    `leaving`: it is being deleted. `preempted`: because a scheduler preempted it.
     """
 
     key: str
@@ -25,7 +24,6 @@ class RunningPod:
     labels: Labels = field(default_factory=dict)
     leaving: bool = False
     preempted: bool = False
-    shape: Shape | None = None
 
     @property
     def namespace(self) -> str:

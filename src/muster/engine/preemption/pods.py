@@ -9,12 +9,10 @@ node, at most as many nodes as upstream would.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from muster.engine.arrays import Bools, Ints
+from muster.engine.arrays import Bools
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.diagnose import node_statuses
 from muster.engine.model import Placement, Status
@@ -83,6 +81,8 @@ class Cluster:
     nominations: Sequence[Nomination] = ()
     profile: Profile = DEFAULT_PROFILE
     arguments: PreemptionArguments = DEFAULT_ARGUMENTS
+    shape_of: Callable[[str], Shape | None] = lambda key: None
+    """What a running pod (by key) would ask for on another node, if that is known."""
 
 
 def preempt_pod(cluster: Cluster, pod: PodPreemptor) -> Plan | NoPlan:
@@ -295,9 +295,3 @@ def place_nominated(trial: Trial, cluster: Cluster, pod: PodPreemptor, sign: int
         row = index.get(each.node)
         if row is not None:
             trial.place(each.shape.usage, row, sign)
-
-
-def rows_of(nodes: Iterable[str], snapshot: Snapshot) -> Ints:
-    """int64[M]: the rows of the nodes that the snapshot has."""
-    index = snapshot.table.index
-    return np.array([index[node] for node in nodes if node in index], dtype=np.int64)

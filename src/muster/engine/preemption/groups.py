@@ -1,0 +1,294 @@
+"""Preemption for a group (or any set of pods that must fit together): the least disruptive victim set.
+
+Units of lower priority anywhere in the cluster, or, for a group bound to a topology domain, in each domain. A plan is
+only given if `decide` places enough members once the victims are gone: one truth for what fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from muster.engine.arrays import Bools, Ints
+from muster.engine.decide import decide, verdict
+from muster.engine.mixed import Demand, demands_of
+from muster.engine.model import GroupRequest, Placed, Placement
+from muster.engine.preemption.coupling import couples_nodes
+from muster.engine.preemption.importance import by_importance
+from muster.engine.preemption.least import Cost, Effort, Search, Victims
+from muster.engine.preemption.model import NoPlan, Plan, Unit
+from muster.engine.preemption.pods import NEVER, Cluster
+from muster.engine.preemption.problem import Problem, build
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot, Trial
+
+NO_VICTIMS = "No preemption victims found for incoming preemptor"
+CANNOT_HELP = "the group does not fit even without all pods of lower priority"
+
+DEFAULT_NODES = 2_000
+"""Nodes of search trees that a decision may spend."""
+
+_MOST_CHECKS = 8
+_MOST_DOMAINS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPreemptor:
+    """A group that `decide` did not place. `need` of its members must fit, at least one."""
+
+    request: GroupRequest
+    priority: int
+    may_preempt: bool = True
+
+    @property
+    def need(self) -> int:
+        """How many of the pending members must fit."""
+        return max(1, self.request.min_count - self.request.scheduled)
+
+    @property
+    def goal(self) -> GroupRequest:
+        """The request without scheduled members: `need` of the pending ones, wherever they are."""
+        return replace(self.request, min_count=self.need, scheduled=0, topology_key=None)
+
+
+def preempt_group(
+    cluster: Cluster,
+    group: GroupPreemptor,
+    *,
+    nodes: int = DEFAULT_NODES,
+    time_limit_s: float | None = None,
+    domains: Sequence[Sequence[str]] | None = None,
+) -> Plan | NoPlan:
+    """The least disruptive plan. `domains`: sets of node names of which one must hold all; None: the whole cluster.
+
+    Compared are: evictions beyond budgets, the highest priority of a victim, evicted pods, run time lost, victims that
+    could run elsewhere, names. `nodes` limits the exact search; a plan that is not proved least says so.
+    """
+    if not group.may_preempt:
+        return NoPlan(NEVER)
+    lower = [unit for unit in cluster.units if unit.priority < group.priority]
+    if not lower:
+        return NoPlan(NO_VICTIMS)
+    with _base(cluster, group, lower) as base:
+        return _Planner(cluster, group, base, lower, Effort(nodes, time_limit_s)).plan(domains)
+
+
+@contextmanager
+def _base(cluster: Cluster, group: GroupPreemptor, lower: Sequence[Unit]) -> Iterator[Trial]:
+    """The cluster as the group finds it: room kept for others is taken, pods of lower priority that leave are gone."""
+    with cluster.snapshot.trial() as trial:
+        index = trial.table.index
+        for each in cluster.nominations:
+            if each.priority >= group.priority and each.entity != group.request.key and each.node in index:
+                trial.place(each.shape.usage, index[each.node])
+        trial.remove(pod.key for unit in lower for pod in unit.pods if pod.leaving)
+        yield trial
+
+
+@dataclass(slots=True)
+class _Planner:
+    cluster: Cluster
+    group: GroupPreemptor
+    base: Trial
+    lower: Sequence[Unit]
+    effort: Effort
+
+    def plan(self, domains: Sequence[Sequence[str]] | None) -> Plan | NoPlan:
+        everything = self._views(domains)
+        for nodes in everything:
+            placements = self._placed((), nodes)
+            if placements:
+                return self._as_plan(placements, (), proved=True, fewest=0)
+        candidates = [unit for unit in self.lower if unit.evicted]
+        if not candidates:
+            return NoPlan(NO_VICTIMS)
+        hopeful = self._hopeful(candidates, everything)
+        if not hopeful:
+            return NoPlan(CANNOT_HELP)
+        demands = demands_of(self.group.request.members)
+        if any(couples_nodes(self.cluster.profile, demand.shape, self.base) for demand in demands):
+            return self._by_reprieve(candidates, hopeful)
+        whole = build(
+            self.cluster.profile,
+            self.base,
+            candidates,
+            demands,
+            self.group.need,
+            self.cluster.budgets,
+            self.cluster.now_s,
+        )
+        return self._best_of(whole, hopeful) or self._by_reprieve(candidates, hopeful)
+
+    # -- where
+
+    def _views(self, domains: Sequence[Sequence[str]] | None) -> list[Bools | None]:
+        """Sets of nodes (bool[N]) to try; None stands for all."""
+        if domains is None:
+            return [None]
+        index, views = self.base.table.index, []
+        for names in domains:
+            mask = np.zeros(len(self.base), dtype=np.bool_)
+            mask[[index[name] for name in names if name in index]] = True
+            views.append(mask)
+        return list(views)
+
+    def _view(self, trial: Snapshot, nodes: Bools | None) -> Snapshot:
+        if nodes is None:
+            return trial
+        records = trial.table.records
+        return trial.with_nodes(records[row] for row in np.flatnonzero(nodes).tolist())
+
+    def _hopeful(self, candidates: Sequence[Unit], views: Sequence[Bools | None]) -> list[Bools | None]:
+        """The sets of nodes where the group fits, or may fit, without any candidate."""
+        keys = [pod.key for unit in candidates for pod in unit.evicted]
+        self.base.remove(keys)
+        found = [
+            nodes
+            for nodes in views
+            if verdict(self._view(self.base, nodes), self.group.goal, profile=self.cluster.profile) is not False
+        ]
+        self.base.restore(keys)
+        return found
+
+    # -- the least set
+
+    def _best_of(self, whole: Problem, views: Sequence[Bools | None]) -> Plan | None:
+        """The plan of the domain whose victims are least; domains that cannot be better are left out."""
+        fits: Bools = np.any(whole.caps, axis=1)
+        problems = [(nodes, whole.within(fits if nodes is None else np.logical_and(fits, nodes))) for nodes in views]
+        levels = [problem.lowest_level() for _, problem in problems]
+        order = sorted((level, place) for place, level in enumerate(levels) if level is not None)
+        best: tuple[Cost, Plan] | None = None
+        proved = len(order) <= _MOST_DOMAINS
+        for level, place in order[:_MOST_DOMAINS]:
+            if best is not None and (0, level, 1, 0) > best[0]:
+                continue
+            nodes, problem = problems[place]
+            found = self._checked(problem, nodes)
+            if found is None:
+                proved = False
+            elif best is None or (found[0], found[1].evicted) < (best[0], best[1].evicted):
+                best = found
+        if best is None:
+            return None
+        return best[1] if proved else replace(best[1], proved=False)
+
+    def _checked(self, problem: Problem, nodes: Bools | None) -> tuple[Cost, Plan] | None:
+        """The least set after whose eviction the engine places the group."""
+        search = Search(problem, self.effort, lambda: self._elsewhere(problem))
+        for _ in range(_MOST_CHECKS):
+            found = search.least()
+            if found is None:
+                return None
+            victims = [unit for unit, out in zip(problem.units, found.chosen.tolist(), strict=True) if out]
+            placements = self._placed(victims, nodes) or self._as_counted(victims, problem, found)
+            if placements:
+                plan = self._as_plan(placements, victims, proved=found.proved, fewest=found.fewest_pods)
+                return problem.cost(found.chosen), plan
+            search.excluded.append(found.chosen)
+        return None
+
+    def _placed(self, victims: Sequence[Unit], nodes: Bools | None) -> tuple[Placement, ...]:
+        """Where `decide` puts the members once the victims are gone; empty if it does not."""
+        keys = [pod.key for unit in victims for pod in unit.evicted]
+        self.base.remove(keys)
+        decision = decide(self._view(self.base, nodes), self.group.goal, profile=self.cluster.profile)
+        self.base.restore(keys)
+        return decision.placements if isinstance(decision, Placed) else ()
+
+    def _as_counted(self, victims: Sequence[Unit], problem: Problem, found: Victims) -> tuple[Placement, ...]:
+        """The placement that the search itself found, if every rule accepts it pod by pod."""
+        if found.counts is None:
+            return ()
+        demands = demands_of(self.group.request.members)
+        with self.base.trial() as trial:
+            trial.remove(pod.key for unit in victims for pod in unit.evicted)
+            placed = _place_counts(trial, self.cluster, demands, problem.nodes, found.counts, self.group.request)
+        return placed if len(placed) >= self.group.need else ()
+
+    def _as_plan(
+        self, placements: tuple[Placement, ...], victims: Sequence[Unit], *, proved: bool, fewest: int
+    ) -> Plan:
+        used = {placement.node for placement in placements}
+        waits = tuple(pod.key for unit in self.lower for pod in unit.pods if pod.leaving and pod.node in used)
+        ordered = tuple(by_importance(victims, self.cluster.now_s))
+        violations = self.cluster.budgets.violations(victims)
+        return Plan(placements, ordered, violations, waits, proved, fewest, self.effort.spent)
+
+    def _elsewhere(self, problem: Problem) -> Ints:
+        """int64[U]: pods of each unit for which some node has room now."""
+        known: dict[Shape, bool] = {}
+
+        def fits(shape: Shape | None) -> bool:
+            if shape is None:
+                return False
+            if shape not in known:
+                known[shape] = bool(self.cluster.profile.count(shape, self.cluster.snapshot).any())
+            return known[shape]
+
+        return np.array(
+            [sum(fits(self.cluster.shape_of(pod.key)) for pod in unit.evicted) for unit in problem.units],
+            dtype=np.int64,
+        )
+
+    # -- rules that cannot be modelled
+
+    def _by_reprieve(self, candidates: Sequence[Unit], views: Sequence[Bools | None]) -> Plan | NoPlan:
+        """All candidates go, then each comes back that need not: those that violate a budget first, then the important.
+
+        For rules that couple nodes, where the group may even need a victim to stay.
+        """
+        ordered = by_importance(candidates, self.cluster.now_s)
+        violating = self.cluster.budgets.violating(ordered)
+        ordered = [unit for unit in ordered if unit.key in violating] + [
+            unit for unit in ordered if unit.key not in violating
+        ]
+        for nodes in views:
+            victims = self._spared(ordered, nodes)
+            placements = self._placed(victims, nodes)
+            if placements:
+                return self._as_plan(placements, victims, proved=False, fewest=1)
+        return NoPlan(CANNOT_HELP)
+
+    def _spared(self, ordered: Sequence[Unit], nodes: Bools | None) -> list[Unit]:
+        """The units that cannot stay, trying to keep ever smaller runs of neighbours at once."""
+        out = {unit.key: unit for unit in ordered}
+        runs = [list(ordered)]
+        while runs:
+            run = runs.pop(0)
+            for unit in run:
+                out.pop(unit.key)
+            if self._fits(list(out.values()), nodes):
+                continue
+            out.update((unit.key, unit) for unit in run)
+            if len(run) > 1:
+                middle = len(run) // 2
+                runs[:0] = [run[:middle], run[middle:]]
+        return [unit for unit in ordered if unit.key in out]
+
+    def _fits(self, victims: Sequence[Unit], nodes: Bools | None) -> bool:
+        keys = [pod.key for unit in victims for pod in unit.evicted]
+        self.base.remove(keys)
+        fits = verdict(self._view(self.base, nodes), self.group.goal, profile=self.cluster.profile)
+        self.base.restore(keys)
+        return fits is True
+
+
+def _place_counts(
+    trial: Trial, cluster: Cluster, demands: Sequence[Demand], nodes: Ints, counts: Ints, request: GroupRequest
+) -> tuple[Placement, ...]:
+    """Members on the nodes as counted [N, G], as far as the rules accept each; in the order of the group."""
+    names, placed = trial.table.names, list[tuple[int, str]]()
+    for shape, demand in enumerate(demands):
+        places = iter(demand.places)
+        room = cluster.profile.count(demand.shape, trial)
+        for node in np.flatnonzero(counts[:, shape]).tolist():
+            row = int(nodes[node])
+            number = int(min(counts[node, shape], room[row]))
+            taken = [place for _, place in zip(range(number), places, strict=False)]
+            placed += [(place, names[row]) for place in taken]
+            trial.place(demand.shape.usage, row, len(taken))
+    return tuple(Placement(request.members[place].key, node) for place, node in sorted(placed))

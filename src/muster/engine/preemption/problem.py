@@ -1,0 +1,266 @@
+"""The victim problem in numbers: which units to evict so that enough pods of some shapes fit onto the nodes.
+
+What is modelled: requests of every resource (pod slots are one), the most pods of a shape that a node takes with all
+candidates gone, and single units that are in the way for another reason (host ports, anti-affinity on the node). Rules
+beyond that are left to the check of the finished plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from muster.engine.arrays import Bools, Ints
+from muster.engine.mixed import Demand
+from muster.engine.preemption.budgets import Budgets
+from muster.engine.preemption.model import Unit
+from muster.engine.profile import Profile
+from muster.engine.requests import Usage
+from muster.engine.snapshot import Snapshot, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """While `unit` stays, node `row` takes at most `most` pods of `shape`, whatever else goes."""
+
+    unit: int
+    row: int
+    shape: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """U units (sorted by key), N nodes, R resources, G shapes; arrays are int64 and not written.
+
+    `need` pods in all must fit, at most `demand[g]` of each shape; `requests` [G, R]; `free` [N, R] with every unit in
+    place; `caps` [N, G] the most of each shape with all units gone. `at` [E] unit, `rows` [E] node and `releases`
+    [E, R]: what an eviction frees where. `priorities`, `pods`, `ages` [U] are what a unit costs; `spent` [U, B] what it
+    draws on the budgets, of which `allowed` [B] is left. `nodes` [N]: the rows of the nodes in the snapshot.
+    """
+
+    units: tuple[Unit, ...]
+    need: int
+    demand: Ints
+    requests: Ints
+    free: Ints
+    caps: Ints
+    at: Ints
+    rows: Ints
+    releases: Ints
+    priorities: Ints
+    pods: Ints
+    ages: Ints
+    spent: Ints
+    allowed: Ints
+    nodes: Ints
+    blockers: tuple[Blocker, ...] = ()
+
+    @property
+    def shapes(self) -> int:
+        """G."""
+        return len(self.demand)
+
+    def violations(self, chosen: Bools) -> int:
+        """Evictions beyond the budgets."""
+        if not len(self.allowed):
+            return 0
+        return int(np.maximum(self.spent[chosen].sum(axis=0) - self.allowed, 0).sum())
+
+    def freed(self, chosen: Bools) -> Ints:
+        """int64[N, R]: what is free without the chosen units (bool[U])."""
+        free = self.free.copy()
+        entries = np.flatnonzero(chosen[self.at])
+        np.add.at(free, self.rows[entries], self.releases[entries])
+        return free
+
+    def room(self, chosen: Bools) -> Ints:
+        """int64[N]: pods of the only shape that fit without the chosen units; an upper bound for rules not modelled."""
+        room = fitting(self.freed(chosen), self.requests[0], self.caps[:, 0])
+        for blocker in self.blockers:
+            if not chosen[blocker.unit]:
+                room[blocker.row] = min(room[blocker.row], blocker.most)
+        return room
+
+    def within(self, nodes: Bools) -> Problem:
+        """The problem on a part of the nodes (bool[N]), with the units that free something there."""
+        inside = nodes[self.rows]
+        units = np.unique(self.at[inside])
+        unit_of = np.full(len(self.units), -1, dtype=np.int64)
+        unit_of[units] = np.arange(len(units))
+        row_of = np.full(len(nodes), -1, dtype=np.int64)
+        row_of[nodes] = np.arange(int(nodes.sum()))
+        blockers = tuple(
+            replace(each, unit=int(unit_of[each.unit]), row=int(row_of[each.row]))
+            for each in self.blockers
+            if nodes[each.row]
+        )
+        return replace(
+            self,
+            units=tuple(self.units[unit] for unit in units.tolist()),
+            free=self.free[nodes],
+            caps=self.caps[nodes],
+            at=unit_of[self.at[inside]],
+            rows=row_of[self.rows[inside]],
+            releases=self.releases[inside],
+            priorities=self.priorities[units],
+            pods=self.pods[units],
+            ages=self.ages[units],
+            spent=self.spent[units],
+            nodes=self.nodes[nodes],
+            blockers=blockers,
+        )
+
+    def enough(self, chosen: Bools) -> bool:
+        """Whether the pods might fit without the chosen units; False is certain."""
+        if self.shapes == 1:
+            return int(self.room(chosen).sum()) >= self.need
+        free = self.freed(chosen)
+        fits = [int(fitting(free, self.requests[g], self.caps[:, g]).sum()) for g in range(self.shapes)]
+        return int(np.minimum(fits, self.demand).sum()) >= self.need
+
+    def lowest_level(self) -> int | None:
+        """The lowest priority such that evicting all units up to it might be enough; None if nothing is."""
+        levels = np.unique(self.priorities)
+        if not self.enough(np.ones(len(self.units), dtype=np.bool_)):
+            return None
+        low, high = 0, len(levels) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self.enough(self.priorities <= levels[middle]):
+                high = middle
+            else:
+                low = middle + 1
+        return int(levels[low])
+
+    def cost(self, chosen: Bools) -> tuple[int, int, int, int]:
+        """What is compared before the rest: violations, highest priority, pods, run time lost in whole seconds."""
+        if not chosen.any():
+            return 0, -(2**63), 0, 0
+        highest = int(self.priorities[chosen].max())
+        return self.violations(chosen), highest, int(self.pods[chosen].sum()), int(self.ages[chosen].sum())
+
+
+def fitting(free: Ints, request: Ints, caps: Ints) -> Ints:
+    """int64[N]: how often the request fits into what is free, at most the caps."""
+    asked = np.flatnonzero(request)
+    times = (np.maximum(free[:, asked], 0) // request[asked]).min(axis=1)
+    fits: Ints = np.minimum(times, caps)
+    return fits
+
+
+def build(
+    profile: Profile,
+    base: Trial,
+    units: Sequence[Unit],
+    demands: Sequence[Demand],
+    need: int,
+    budgets: Budgets,
+    now_s: float,
+) -> Problem:
+    """The problem on a trial in which every unit is in place and pods that are leaving are gone.
+
+    The trial is written and left as it was.
+    """
+    axis = base.axis
+    ordered = tuple(sorted(units, key=lambda unit: unit.key))
+    at, rows, releases = _entries(base, ordered)
+    requests = np.array([axis.vector(demand.shape.usage.requests, pods=1) for demand in demands], dtype=np.int64)
+    requests = requests.reshape(len(demands), len(axis))
+    columns = np.flatnonzero(requests.any(axis=0))
+    free = base.free()[:, columns]
+    before = [profile.count(demand.shape, base) for demand in demands]
+    keys = [[pod.key for pod in unit.evicted] for unit in ordered]
+    base.remove(key for unit in keys for key in unit)
+    caps = np.array([profile.count(demand.shape, base) for demand in demands], dtype=np.int64).T
+    caps = np.minimum(caps, np.array([len(demand.places) for demand in demands]))
+    problem = Problem(
+        ordered,
+        need,
+        np.array([len(demand.places) for demand in demands], dtype=np.int64),
+        requests[:, columns],
+        free,
+        np.ascontiguousarray(caps),
+        at,
+        rows,
+        releases[:, columns],
+        np.array([unit.priority for unit in ordered], dtype=np.int64),
+        np.array([len(unit.evicted) for unit in ordered], dtype=np.int64),
+        np.array([round(unit.age_s(now_s)) for unit in ordered], dtype=np.int64),
+        _spent(ordered, budgets),
+        np.array([max(0, budget.allowed) for budget in budgets.all], dtype=np.int64),
+        np.arange(len(base), dtype=np.int64),
+    )
+    blockers = _blockers(profile, base, problem, demands, before, keys)
+    base.restore(key for unit in keys for key in unit)
+    return replace(problem, blockers=blockers) if blockers else problem
+
+
+def _entries(snapshot: Snapshot, units: Sequence[Unit]) -> tuple[Ints, Ints, Ints]:
+    """For each unit and node that it is on: unit, row, and the sum of what its pods take there."""
+    index, placed = snapshot.table.index, snapshot.placed
+    pairs: dict[tuple[int, int], int] = {}
+    usages: dict[Usage, int] = {}
+    entry_of, usage_of_pod = [], []
+    for place, unit in enumerate(units):
+        for pod in unit.evicted:
+            row = index.get(pod.node)
+            usage = placed.get(pod.node, {}).get(pod.key)
+            if row is not None and usage is not None:
+                entry_of.append(pairs.setdefault((place, row), len(pairs)))
+                usage_of_pod.append(usages.setdefault(usage, len(usages)))
+    vectors = np.array([snapshot.axis.vector(usage.requests, pods=1) for usage in usages], dtype=np.int64)
+    vectors = vectors.reshape(len(usages), len(snapshot.axis))
+    releases = np.zeros((len(pairs), len(snapshot.axis)), dtype=np.int64)
+    np.add.at(releases, np.array(entry_of, dtype=np.int64), vectors[np.array(usage_of_pod, dtype=np.int64)])
+    known = np.array(list(pairs), dtype=np.int64).reshape(-1, 2)
+    return known[:, 0], known[:, 1], releases
+
+
+def _spent(units: Sequence[Unit], budgets: Budgets) -> Ints:
+    spent = np.zeros((len(units), len(budgets.all)), dtype=np.int64)
+    if len(budgets.all):
+        for place, unit in enumerate(units):
+            for pod in unit.evicted:
+                for budget in budgets.of(pod):
+                    spent[place, budget] += 1
+    return spent
+
+
+def _blockers(
+    profile: Profile,
+    gone: Trial,
+    problem: Problem,
+    demands: Sequence[Demand],
+    before: Sequence[Ints],
+    keys: Sequence[Sequence[str]],
+) -> tuple[Blocker, ...]:
+    """Units that keep pods off a node for other reasons than room; `gone`: the trial without any of the units.
+
+    Only nodes are looked at where resources alone would allow more than the rules do. Their units are put back one a
+    node at a time.
+    """
+    found: list[Blocker] = []
+    for shape, demand in enumerate(demands):
+        by_room = fitting(problem.free, problem.requests[shape], problem.caps[:, shape])
+        odd = before[shape] < by_room
+        entries = [entry for entry, row in enumerate(problem.rows.tolist()) if odd[row]]
+        by_row: dict[int, list[int]] = {}
+        for entry in entries:
+            by_row.setdefault(int(problem.rows[entry]), []).append(entry)
+        for step in range(max(map(len, by_row.values()), default=0)):
+            now = [entries[step] for entries in by_row.values() if len(entries) > step]
+            back = [key for entry in now for key in keys[int(problem.at[entry])]]
+            gone.restore(back)
+            counts = profile.count(demand.shape, gone)
+            free = gone.free()
+            gone.remove(back)
+            for entry in now:
+                row = int(problem.rows[entry])
+                columns = gone.axis.vector(demand.shape.usage.requests, pods=1)
+                allowed = fitting(free[row : row + 1], columns, problem.caps[row : row + 1, shape])
+                if counts[row] < allowed[0]:
+                    found.append(Blocker(int(problem.at[entry]), row, shape, int(counts[row])))
+    return tuple(found)

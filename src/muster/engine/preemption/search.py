@@ -1,0 +1,275 @@
+"""The victim set that is least by cost, proved by HiGHS: one mixed integer program a criterion, each fixing the last.
+
+Variables: a unit goes (0 or 1), pods of a shape on a node (integers), evictions beyond a budget. One thread, a fixed
+seed and a limit that counts nodes of the search tree, so that equal problems have equal answers on every machine.
+The model leaves out rules that it cannot express; `exclude` takes sets that the check refused out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.engine.arrays import Bools, Ints
+from muster.engine.preemption.problem import Problem, fitting
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`chosen` bool[U], None if nothing was found; `counts` [N, G] pods a node. `bound` ≤ the least objective.
+
+    `proved`: the objective of `chosen` is the least, or, without `chosen`, there is no such set.
+    """
+
+    chosen: Bools | None
+    counts: Ints | None
+    bound: int
+    proved: bool
+    nodes: int
+
+
+@dataclass(slots=True)
+class Model:
+    """The program over the units in `allowed` (bool[U]); the others stay."""
+
+    problem: Problem
+    allowed: Bools
+    time_limit_s: float | None = None
+    _highs: highspy.Highs = field(init=False)
+    _units: Ints = field(init=False)
+    _pairs: Ints = field(init=False)
+    _columns: int = field(init=False, default=0)
+    _impossible: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self._units = np.flatnonzero(self.allowed)
+        caps = np.where(_reachable(self.problem, self.allowed)[:, None], self.problem.caps, 0)
+        rows, shapes = np.nonzero(caps)
+        self._pairs = np.column_stack([rows, shapes])
+        self._highs = _quiet()
+        self._add_columns(caps[rows, shapes])
+        self._add_rooms()
+        self._add_counts()
+        self._add_budgets()
+
+    # -- the program
+
+    def _add_columns(self, caps: Ints) -> None:
+        """Columns: units, then pairs of node and shape, then budgets."""
+        budgets = len(self.problem.allowed)
+        integers = len(self._units) + len(self._pairs)
+        upper = np.concatenate(
+            [np.ones(len(self._units)), caps.astype(np.float64), np.full(budgets, highspy.kHighsInf)]
+        )
+        self._columns = len(upper)
+        empty = np.zeros(0, dtype=np.int32)
+        zeros = np.zeros(self._columns)
+        starts = np.zeros(self._columns, dtype=np.int32)
+        self._highs.addCols(self._columns, zeros, zeros, upper, 0, starts, empty, np.zeros(0))
+        kinds = np.full(integers, highspy.HighsVarType.kInteger)
+        self._highs.changeColsIntegrality(integers, np.arange(integers, dtype=np.int32), kinds)
+
+    def _add_rooms(self) -> None:
+        """Rows: for each node and resource that can bind, what the pods ask ≤ what is free and what is released."""
+        problem = self.problem
+        column_of = np.full(len(problem.units), -1, dtype=np.int64)
+        column_of[self._units] = np.arange(len(self._units))
+        known = column_of[problem.at] >= 0
+        entries = np.flatnonzero(known)
+        by_row: dict[int, list[int]] = {}
+        for entry in entries.tolist():
+            by_row.setdefault(int(problem.rows[entry]), []).append(entry)
+        pairs_of: dict[int, list[int]] = {}
+        for place, (row, _) in enumerate(self._pairs.tolist()):
+            pairs_of.setdefault(row, []).append(place)
+        rows = _Rows()
+        for row, pairs in pairs_of.items():
+            shapes = self._pairs[pairs, 1]
+            most = (problem.caps[row, shapes][:, None] * problem.requests[shapes]).sum(axis=0)
+            for resource in np.flatnonzero(most > problem.free[row]).tolist():
+                # In parts of the largest request, so that bytes and cores are of one size.
+                scale = float(max(1, problem.requests[shapes, resource].max()))
+                columns = [len(self._units) + pair for pair in pairs]
+                values = (problem.requests[shapes, resource] / scale).tolist()
+                for entry in by_row.get(row, ()):
+                    if problem.releases[entry, resource]:
+                        columns.append(int(column_of[problem.at[entry]]))
+                        values.append(-float(problem.releases[entry, resource]) / scale)
+                rows.add(columns, values, -highspy.kHighsInf, float(problem.free[row, resource]) / scale)
+        for blocker in problem.blockers:
+            pair = next(
+                (p for p in pairs_of.get(blocker.row, ()) if self._pairs[p, 1] == blocker.shape),
+                None,
+            )
+            if pair is not None:
+                cap = int(problem.caps[blocker.row, blocker.shape])
+                unit = int(column_of[blocker.unit])
+                columns, values = [len(self._units) + pair], [1.0]
+                if unit >= 0:
+                    columns.append(unit)
+                    values.append(-float(cap - blocker.most))
+                rows.add(columns, values, -highspy.kHighsInf, float(blocker.most))
+        rows.put(self._highs)
+
+    def _add_counts(self) -> None:
+        """Rows: enough pods in all, and no more of a shape than there are."""
+        problem, rows = self.problem, _Rows()
+        everything = [len(self._units) + place for place in range(len(self._pairs))]
+        if not everything:
+            self._impossible = problem.need > 0
+            return
+        rows.add(everything, [1.0] * len(everything), float(problem.need), highspy.kHighsInf)
+        for shape in range(problem.shapes if problem.shapes > 1 else 0):
+            columns = [len(self._units) + int(place) for place in np.flatnonzero(self._pairs[:, 1] == shape)]
+            rows.add(columns, [1.0] * len(columns), -highspy.kHighsInf, float(problem.demand[shape]))
+        rows.put(self._highs)
+
+    def _add_budgets(self) -> None:
+        """Rows: evictions beyond what a budget allows ≥ what is drawn on it - what it allows."""
+        first, rows = len(self._units) + len(self._pairs), _Rows()
+        for budget, allowed in enumerate(self.problem.allowed.tolist()):
+            spent = self.problem.spent[self._units, budget]
+            columns = np.flatnonzero(spent)
+            rows.add(
+                [*columns.tolist(), first + budget],
+                [*spent[columns].astype(float).tolist(), -1.0],
+                -highspy.kHighsInf,
+                float(allowed),
+            )
+        rows.put(self._highs)
+
+    # -- what is asked of it
+
+    def require(self, costs: Ints, most: int) -> None:
+        """From now on the costs (int64[U]) of the chosen units are at most this."""
+        rows = _Rows()
+        columns = np.flatnonzero(costs[self._units])
+        rows.add(
+            columns.tolist(), costs[self._units][columns].astype(float).tolist(), -highspy.kHighsInf, float(most) + 0.5
+        )
+        rows.put(self._highs)
+
+    def require_violations(self, most: int) -> None:
+        """From now on at most so many evictions exceed the budgets."""
+        rows = _Rows()
+        first = len(self._units) + len(self._pairs)
+        budgets = len(self.problem.allowed)
+        rows.add(list(range(first, first + budgets)), [1.0] * budgets, -highspy.kHighsInf, float(most) + 0.5)
+        rows.put(self._highs)
+
+    def exclude(self, chosen: Bools) -> None:
+        """The chosen units, and any part of them, are not enough: at least one other must go."""
+        others = np.flatnonzero(~chosen[self._units])
+        if not len(others):
+            self._impossible = True
+            return
+        rows = _Rows()
+        rows.add(others.tolist(), [1.0] * len(others), 1.0, highspy.kHighsInf)
+        rows.put(self._highs)
+
+    def least(self, costs: Ints, start: Bools | None, nodes: int) -> Found:
+        """Minimises the costs of the chosen units with a search of at most so many nodes."""
+        objective = np.zeros(self._columns)
+        objective[: len(self._units)] = costs[self._units]
+        return self._solve(objective, start, nodes)
+
+    def least_violations(self, start: Bools | None, nodes: int) -> Found:
+        """Minimises the evictions beyond budgets."""
+        objective = np.zeros(self._columns)
+        objective[len(self._units) + len(self._pairs) :] = 1.0
+        return self._solve(objective, start, nodes)
+
+    def _solve(self, objective: Floats, start: Bools | None, nodes: int) -> Found:
+        if self._impossible:
+            return Found(None, None, 0, True, 0)
+        highs = self._highs
+        highs.changeColsCost(self._columns, np.arange(self._columns, dtype=np.int32), objective)
+        highs.setOptionValue("mip_max_nodes", max(0, nodes))
+        if self.time_limit_s is not None:
+            highs.setOptionValue("time_limit", highs.getRunTime() + self.time_limit_s)
+        if start is not None:
+            columns = np.arange(len(self._units), dtype=np.int32)
+            highs.setSolution(len(columns), columns, start[self._units].astype(np.float64))
+        highs.run()
+        status, info = highs.getModelStatus(), highs.getInfo()
+        spent = max(1, int(info.mip_node_count))
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return Found(None, None, 0, True, spent)
+        bound = int(np.ceil(info.mip_dual_bound - 1e-6)) if np.isfinite(info.mip_dual_bound) else 0
+        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return Found(None, None, bound, False, spent)
+        values = np.rint(np.array(highs.getSolution().col_value)).astype(np.int64)
+        chosen = np.zeros(len(self.problem.units), dtype=np.bool_)
+        chosen[self._units] = values[: len(self._units)] > 0
+        counts = np.zeros_like(self.problem.caps)
+        counts[self._pairs[:, 0], self._pairs[:, 1]] = values[len(self._units) :][: len(self._pairs)]
+        return Found(chosen, counts, bound, status == highspy.HighsModelStatus.kOptimal, spent)
+
+
+class _Rows:
+    """Rows that are added in one call."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._columns: list[int] = []
+        self._values: list[float] = []
+        self._lower: list[float] = []
+        self._upper: list[float] = []
+
+    def add(self, columns: Sequence[int], values: Sequence[float], lower: float, upper: float) -> None:
+        self._starts.append(len(self._columns))
+        self._columns += columns
+        self._values += values
+        self._lower.append(lower)
+        self._upper.append(upper)
+
+    def put(self, highs: highspy.Highs) -> None:
+        if not self._starts:
+            return
+        status = highs.addRows(
+            len(self._starts),
+            np.array(self._lower),
+            np.array(self._upper),
+            len(self._columns),
+            np.array(self._starts, dtype=np.int32),
+            np.array(self._columns, dtype=np.int32),
+            np.array(self._values),
+        )
+        assert status != highspy.HighsStatus.kError, "the solver did not accept rows of our own"
+
+
+def _reachable(problem: Problem, allowed: Bools) -> Bools:
+    """bool[N]: nodes on which some pod fits once the allowed units are gone."""
+    freed = problem.freed(allowed)
+    fits = np.zeros(len(freed), dtype=np.bool_)
+    for shape in range(problem.shapes):
+        fits |= fitting(freed, problem.requests[shape], problem.caps[:, shape]) > 0
+    return fits
+
+
+class _Quiet(highspy.Highs):
+    """HiGHS that prints nothing. The constructor enables callbacks, and that would print a banner."""
+
+    def enableCallbacks(self) -> None:
+        self.setOptionValue("output_flag", False)
+        super().enableCallbacks()  # type: ignore[no-untyped-call]  # the package's own omission
+
+
+def _quiet() -> _Quiet:
+    highs = _Quiet()  # type: ignore[no-untyped-call]  # the package's own omission
+    options = (
+        ("threads", 1),
+        ("random_seed", 0),
+        ("parallel", "off"),
+        ("mip_rel_gap", 0.0),
+        ("mip_abs_gap", 0.99),
+    )
+    for name, value in options:
+        highs.setOptionValue(name, value)
+    return highs

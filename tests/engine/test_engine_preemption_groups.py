@@ -1,0 +1,155 @@
+"""The victims of a group are the least there are: against all subsets of the units on small clusters."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.api.selectors import LabelSelector, Operator, Requirement
+from muster.engine.decide import verdict
+from muster.engine.model import GroupRequest, Member
+from muster.engine.preemption.budgets import Budget, Budgets
+from muster.engine.preemption.groups import NO_VICTIMS, GroupPreemptor, preempt_group
+from muster.engine.preemption.model import Nomination, NoPlan, RunningPod, Unit
+from muster.engine.preemption.pods import Cluster
+from muster.engine.state import ClusterState
+from muster.testing.builders import make_node, make_pod
+
+NOW_S = 1_000_000.0
+
+
+class Scene:
+    """A cluster of nodes and units, built pod by pod."""
+
+    def __init__(self, *nodes: int) -> None:
+        self.state = ClusterState()
+        for place, cpu in enumerate(nodes):
+            self.state.set_node(make_node(f"n{place}", cpu=str(cpu), labels={"rack": f"r{place // 2}"}))
+        self.pods: dict[str, list[RunningPod]] = {}
+        self.priorities: dict[str, int] = {}
+        self.groups: set[str] = set()
+        self.budgets: list[Budget] = []
+        self.nominations: list[Nomination] = []
+
+    def run(
+        self,
+        unit: str,
+        node: int,
+        cpu: int,
+        *,
+        priority: int = 0,
+        age_s: float = 60.0,
+        app: str = "",
+        group: bool = False,
+        leaving: bool = False,
+        ports: tuple[int, ...] = (),
+    ) -> Scene:
+        name = f"{unit}-{len(self.pods.get(unit, ()))}"
+        container = {
+            "name": "c",
+            "resources": {"requests": {"cpu": str(cpu)}},
+            "ports": [{"hostPort": p} for p in ports],
+        }
+        pod = make_pod(name, spec={"containers": [container]}, node=f"n{node}", priority=priority)
+        self.state.add_pod(f"default/{name}", pod, f"n{node}")
+        labels = {"app": app} if app else {}
+        running = RunningPod(f"default/{name}", f"n{node}", NOW_S - age_s, labels, leaving=leaving, preempted=leaving)
+        self.pods.setdefault(unit, []).append(running)
+        self.priorities[unit] = priority
+        if group:
+            self.groups.add(unit)
+        return self
+
+    def budget(self, app: str, allowed: int) -> Scene:
+        selector = LabelSelector((Requirement("app", Operator.IN, (app,)),))
+        self.budgets.append(Budget(f"default/{app}", "default", selector, allowed))
+        return self
+
+    def cluster(self) -> Cluster:
+        units = [
+            Unit(key, self.priorities[key], tuple(pods), is_group=key in self.groups) for key, pods in self.pods.items()
+        ]
+        budgets = Budgets(self.budgets)
+        return Cluster(self.state.snapshot(), units, NOW_S, budgets, tuple(self.nominations))
+
+    def gang(
+        self, *cpus: int, need: int | None = None, priority: int = 100, ports: tuple[int, ...] = ()
+    ) -> GroupPreemptor:
+        members = []
+        for place, cpu in enumerate(cpus):
+            container = {
+                "name": "c",
+                "resources": {"requests": {"cpu": str(cpu)}},
+                "ports": [{"hostPort": p} for p in ports],
+            }
+            pod = make_pod(f"m{place}", spec={"containers": [container]})
+            members.append(Member(f"default/m{place}", self.state.shape_of(pod)))
+        return GroupPreemptor(GroupRequest("default/g", tuple(members), need or len(cpus)), priority)
+
+
+def fits(cluster: Cluster, group: GroupPreemptor, victims: tuple[Unit, ...]) -> bool:
+    with cluster.snapshot.trial() as trial:
+        trial.remove(pod.key for unit in cluster.units for pod in unit.pods if pod.leaving)
+        trial.remove(pod.key for unit in victims for pod in unit.pods)
+        return verdict(trial, group.goal) is True
+
+
+def cost(cluster: Cluster, victims: tuple[Unit, ...]) -> tuple[int, int, int, float, tuple[str, ...]]:
+    return (
+        cluster.budgets.violations(victims),
+        max((unit.priority for unit in victims), default=-(2**63)),
+        sum(len(unit.evicted) for unit in victims),
+        sum(round(unit.age_s(NOW_S)) for unit in victims),
+        tuple(sorted(unit.key for unit in victims)),
+    )
+
+
+def by_brute_force(cluster: Cluster, group: GroupPreemptor) -> tuple[object, ...] | None:
+    lower = [unit for unit in cluster.units if unit.priority < group.priority and unit.evicted]
+    sets = [each for size in range(len(lower) + 1) for each in combinations(lower, size)]
+    return min((cost(cluster, each) for each in sets if fits(cluster, group, each)), default=None)
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> tuple[Scene, GroupPreemptor]:
+    scene = Scene(*draw(st.lists(st.integers(2, 6), min_size=1, max_size=4)))
+    nodes = len(scene.state.snapshot())
+    left = [int(record.allocatable[0][1]) // 1000 for record in scene.state.snapshot().table.records]
+    for unit in range(draw(st.integers(0, 7))):
+        priority, app = draw(st.sampled_from([0, 0, 10, 200])), draw(st.sampled_from(["", "a", "b"]))
+        size = draw(st.sampled_from([1, 1, 1, 2, 3]))
+        for _ in range(size):
+            node, cpu = draw(st.integers(0, nodes - 1)), draw(st.integers(1, 3))
+            if cpu <= left[node]:
+                left[node] -= cpu
+                age = float(draw(st.integers(1, 4)))
+                scene.run(f"u{unit}", node, cpu, priority=priority, age_s=age, app=app, group=size > 1)
+    for app in ("a", "b"):
+        if draw(st.booleans()):
+            scene.budget(app, draw(st.integers(0, 2)))
+    cpus = draw(st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=4))
+    if draw(st.booleans()):
+        cpus = [cpus[0]] * len(cpus)
+    return scene, scene.gang(*cpus, need=draw(st.integers(1, len(cpus))))
+
+
+@settings(max_examples=120, deadline=None)
+@given(scenes())
+def test_plan_is_the_least_of_all_sets(drawn: tuple[Scene, GroupPreemptor]) -> None:
+    scene, group = drawn
+    cluster = scene.cluster()
+    want = by_brute_force(cluster, group)
+    plan = preempt_group(cluster, group)
+    if want is None:
+        assert isinstance(plan, NoPlan)
+        return
+    if isinstance(plan, NoPlan):
+        assert plan.text == NO_VICTIMS
+        assert all(unit.priority >= group.priority for unit in cluster.units)
+        return
+    assert fits(cluster, group, plan.victims)
+    assert cost(cluster, plan.victims) == want
+    assert plan.proved
+    assert len(plan.placements) >= group.need
