@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.api.codec import JSON, Object, copy
 from muster.api.resource import NODES, PODS
-from muster.apiserver.applying import merge_applied
+from muster.apiserver.applying import merged
 from muster.apiserver.decoding import Types, WrongValue
 from muster.apiserver.patching import merge_patch, strategic_merge
 from muster.apiserver.schema import schema_for
@@ -60,7 +60,7 @@ def containers(result: JSON) -> list[tuple[str, str]]:
     ("patch", "want"),
     [
         ([{"name": "b", "image": "new"}], [("a", "old"), ("b", "new")]),
-        ([{"name": "c", "image": "new"}], [("a", "old"), ("b", "old"), ("c", "new")]),
+        ([{"name": "c", "image": "new"}], [("c", "new"), ("a", "old"), ("b", "old")]),
         ([{"name": "a", "$patch": "delete"}], [("b", "old")]),
         ([{"$patch": "replace"}, {"name": "z", "image": "new"}], [("z", "new")]),
     ],
@@ -98,13 +98,13 @@ def test_lists_without_a_merge_key_are_replaced() -> None:
 
 def test_applied_lists_merge_by_their_keys() -> None:
     applied = {"spec": {"containers": [{"name": "b", "image": "new"}, {"name": "c", "image": "new"}]}}
-    assert containers(merge_applied(pod("a", "b"), applied, POD)) == [("a", "old"), ("b", "new"), ("c", "new")]
+    assert containers(merged(pod("a", "b"), applied, POD)) == [("a", "old"), ("b", "new"), ("c", "new")]
 
 
 def test_ports_are_told_apart_by_number_and_protocol() -> None:
     target = {"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 53, "protocol": "UDP"}]}]}}
     applied = {"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 53}]}]}}
-    (container,) = merge_applied(target, applied, POD)["spec"]["containers"]
+    (container,) = merged(target, applied, POD)["spec"]["containers"]
     assert len(container["ports"]) == 2
 
 

@@ -15,7 +15,7 @@ from muster.api.codec import JSON, Object, copy, copy_object, loads
 from muster.apiserver.context import Context
 from muster.apiserver.decoding import WrongValue
 from muster.apiserver.errors import Qualified, StatusError, bad_request, invalid, unsupported_media_type
-from muster.apiserver.fields import invalid_value, not_supported, required
+from muster.apiserver.fields import invalid_value, not_supported, required, too_long
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Served
 from muster.client.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
@@ -23,6 +23,8 @@ from muster.client.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATE
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 
 _DECODERS = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+LONGEST_MANAGER = 128
+"""How many characters the name of a field manager may have."""
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 
 
@@ -60,6 +62,15 @@ class DeleteOptions:
     uid: str | None = None
     resource_version: str | None = None
     dry_run: bool = False
+
+
+def manager_of(request: ApiRequest) -> str:
+    """Who is to own the fields that a request writes: `fieldManager`, else the first word of the user agent."""
+    named = request.parameter("fieldManager")
+    if named:
+        return named
+    agent = request.headers.get("user-agent") or request.headers.get("User-Agent") or "unknown"
+    return agent.partition("/")[0][:LONGEST_MANAGER]
 
 
 def media_type(request: ApiRequest) -> str:
@@ -235,6 +246,8 @@ def read_write_options(ctx: Context, request: ApiRequest, kind: str) -> None:
     if dry_run and any(value != "All" for value in dry_run):
         raise invalid(of, "", [not_supported("dryRun", dry_run, ["All"])])
     ctx.dry_run = bool(dry_run)
+    if len(ctx.manager) > LONGEST_MANAGER:
+        raise invalid(of, "", [too_long("fieldManager", LONGEST_MANAGER)])
     checking = request.parameter("fieldValidation")
     supported = ("", "Ignore", "Strict", "Warn")
     if checking not in supported:

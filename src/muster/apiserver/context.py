@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from muster.api.codec import Object
+from muster.api.codec import Object, Objects
 from muster.apiserver.decoding import Types
 from muster.apiserver.options import ServerOptions
 from muster.apiserver.request import User
@@ -37,7 +37,11 @@ class Notes:
 
 @dataclass(slots=True)
 class Context:
-    """One request: the time, chance, options, who asks, and warnings to send along. `now` is in seconds."""
+    """One request: the time, chance, options, who asks, and warnings to send along. `now` is in seconds.
+
+    `manager`: who is to own the fields that are written; `tracks`: whether new objects note it. `entries`: the
+    managedFields that an apply has decided already.
+    """
 
     store: Store
     now: float
@@ -47,6 +51,10 @@ class Context:
     version: str
     types: Types
     notes: Notes
+    manager: str = ""
+    subresource: str = ""
+    tracks: bool = False
+    entries: Objects | None = None
     field_validation: str = "Warn"
     dry_run: bool = False
     is_new: bool = False

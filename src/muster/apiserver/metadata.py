@@ -67,7 +67,7 @@ def complete_new(metadata: Object, ctx: Context) -> None:
 
 
 def restore_fixed(metadata: Object, old: Object) -> None:
-    """Put back what only the server may change."""
+    """Put back what only the server may change. managedFields are left out: the caller sets them."""
     for name in (
         "uid",
         "creationTimestamp",

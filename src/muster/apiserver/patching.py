@@ -74,7 +74,7 @@ def strategic_merge(target: JSON, patch: JSON, schema: Schema | None) -> JSON:
     for key, order in patch.items():
         field = key.removeprefix(_ORDER)
         if key.startswith(_ORDER) and field not in patch and result.get(field):
-            result[field] = _ordered(result[field], order, _merge_key(schema, field))
+            result[field] = _ordered(result[field], result[field], order, _merge_key(schema, field))
     return result
 
 
@@ -102,7 +102,7 @@ def _merge_list(current: list[JSON], patch: list[JSON], schema: Schema | None, o
     key = schema.merge_key
     if not key:
         merged = [*current, *(item for item in patch if item not in current)]
-        return _ordered(merged, order, "") if order else merged
+        return _ordered(merged, current, order or patch, "")
     if any(item.get("$patch") == "replace" and len(item) == 1 for item in patch):
         return [item for item in patch if "$patch" not in item]
     result = list(current)
@@ -114,7 +114,7 @@ def _merge_list(current: list[JSON], patch: list[JSON], schema: Schema | None, o
             result.append(strategic_merge({}, item, schema.items))
         else:
             result[index] = strategic_merge(result[index], item, schema.items)
-    return _ordered(result, order, key) if order else result
+    return _ordered(result, current, order or patch, key)
 
 
 def _without_directives(item: JSON) -> JSON:
@@ -123,13 +123,23 @@ def _without_directives(item: JSON) -> JSON:
     return {key: value for key, value in item.items() if not key.startswith("$") and value is not None}
 
 
-def _ordered(items: list[JSON], order: list[JSON], key: str) -> list[JSON]:
-    """The items that the patch names in its order; others stay where they are."""
-    wanted = [_identity(item, key) for item in order]
-    ranks = {identity: rank for rank, identity in reversed(list(enumerate(wanted)))}
+def _ordered(items: list[JSON], current: list[JSON], order: list[JSON], key: str) -> list[JSON]:
+    """The items in an order that keeps that of `order`, and that of the others in `current`.
+
+    Where both leave a choice, named items come first, unless `current` has the other one before them.
+    Source: strategicpatch `normalizeElementOrder` and `mergeSortedSlice`.
+    """
+    ranks = {identity: rank for rank, identity in reversed(list(enumerate(_identity(item, key) for item in order)))}
+    places = {_identity(item, key): place for place, item in enumerate(current)}
     named = sorted((item for item in items if _identity(item, key) in ranks), key=lambda i: ranks[_identity(i, key)])
-    remaining = iter(named)
-    return [next(remaining) if _identity(item, key) in ranks else item for item in items]
+    others = [item for item in items if _identity(item, key) not in ranks]
+    result: list[JSON] = []
+    for item in named:
+        place = places.get(_identity(item, key), -1)
+        while others and places.get(_identity(others[0], key), place) < place:
+            result.append(others.pop(0))
+        result.append(item)
+    return result + others
 
 
 def _identity(item: JSON, key: str) -> str:

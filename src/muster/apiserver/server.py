@@ -54,7 +54,7 @@ class ApiServer:
         route = self.resources.route(request.path)
         if route.served is None:
             return _unknown(route)
-        ctx = self._context(request, route.served)
+        ctx = self._context(request, route.served, route.subresource)
         try:
             body = self._dispatch(ctx, request, route, route.served)
             status = _success_code(ctx, request, body)
@@ -87,7 +87,8 @@ class ApiServer:
         watcher = Watcher(self.store, self._clock, self.options, route, request, by_time=bookmarks_by_time)
         return watcher.events()
 
-    def _context(self, request: ApiRequest, served: Served) -> Context:
+    def _context(self, request: ApiRequest, served: Served, subresource: str = "") -> Context:
+        writes = request.method not in ("GET", "HEAD", "DELETE")
         return Context(
             self.store,
             self._clock.now(),
@@ -97,6 +98,9 @@ class ApiServer:
             served.resource.version,
             self._types,
             self._notes,
+            bodies.manager_of(request) if writes else "",
+            subresource,
+            writes and (isinstance(request.body, bytes) or bool(request.parameter("fieldManager"))),
         )
 
     def _dispatch(self, ctx: Context, request: ApiRequest, route: Route, served: Served) -> JSON:

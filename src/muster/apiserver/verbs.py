@@ -6,9 +6,8 @@ Source of the order of steps: apiserver `pkg/registry/generic/registry/store.go`
 from __future__ import annotations
 
 from muster.api.codec import JSON, Object, Objects, dumps
-from muster.apiserver import deletion, errors, listing, metadata
+from muster.apiserver import deletion, errors, listing, managed, metadata
 from muster.apiserver.admission import namespace_lifecycle
-from muster.apiserver.applying import apply
 from muster.apiserver.bodies import DeleteOptions, Patch, check_type
 from muster.apiserver.context import Context
 from muster.apiserver.decoding import WrongValue
@@ -43,6 +42,19 @@ def _stored_as(served: Served, obj: Object, old: Object | None) -> Object:
     return served.conversion.to_stored(obj, old) if served.conversion else obj
 
 
+def writer_of(ctx: Context, served: Served) -> managed.Writer:
+    """Who owns what this request writes."""
+    strategy = served.strategy
+    return managed.Writer(
+        ctx.manager,
+        served.resource.api_version,
+        ctx.timestamp,
+        ctx.subresource,
+        strategy.has_status,
+        not strategy.status_keeps_metadata,
+    )
+
+
 class Verbs:
     """The verbs over one store."""
 
@@ -71,10 +83,13 @@ class Verbs:
         if namespace:
             namespace_lifecycle(ctx, served, namespace, meta.get("name", ""))
         strategy.default(obj, ctx)
+        entries = self._entries_of_new(ctx, served, obj)
         strategy.admit_create(obj, ctx)
         default_from_ranges(ctx, served, namespace, obj)
         metadata.generate_name(meta, ctx.rng, lambda name: self.store.get(served.key(namespace, name)) is not None)
         metadata.complete_new(meta, ctx)
+        if entries:
+            meta["managedFields"] = entries
         if strategy.has_status:
             obj.pop("status", None)
         if strategy.counts_generation:
@@ -116,25 +131,65 @@ class Verbs:
             check_type(patch.value, served.resource.api_version, served.resource.kind)
             if stored is None:
                 ctx.is_new = True
-                return self.create(ctx, served, namespace, _applied_new(ctx, served, patch, name))
+                new = self.after_patch(ctx, served, None, patch, name)
+                new["apiVersion"], new["kind"] = served.resource.api_version, served.resource.kind
+                return self.create(ctx, served, namespace, new)
         if stored is None:
             raise errors.not_found(resource_name(served), name)
         new = self.after_patch(ctx, served, shown_as(served, stored), patch, name)
         return self.write(ctx, served, stored, new)
 
-    def after_patch(self, ctx: Context, served: Served, old: Object, patch: Patch, name: str) -> Object:
-        """The state that a patch asks for: a fresh object. Raises StatusError (400, 422)."""
+    def after_patch(self, ctx: Context, served: Served, old: Object | None, patch: Patch, name: str) -> Object:
+        """The state that a patch asks for: a fresh object. Raises StatusError (400, 409, 422, 500).
+
+        `old` None: there is no object, and the patch is an apply.
+        """
         schema = ctx.types.schema(served.resource)
-        new = apply(old, patch, schema) if patch.type == APPLY_PATCH else patched(old, patch, schema)
+        if patch.type == APPLY_PATCH:
+            new = self._applied(ctx, served, old, patch, name)
+        else:
+            assert old is not None
+            new = patched(old, patch, schema)
         _check_patched(served, new, name)
         return _decode_patched(ctx, served, new)
+
+    def _applied(self, ctx: Context, served: Served, old: Object | None, patch: Patch, name: str) -> Object:
+        """The object after an apply; the request's context takes its managedFields."""
+        config: Object = patch.value
+        given = config.get("metadata") or {}
+        if given.get("managedFields"):
+            raise errors.bad_request("metadata.managedFields must be nil")
+        config = {**config, "metadata": {"name": name, **given}}
+        entries = old["metadata"].get("managedFields") or [] if old is not None else []
+        schema, writer = ctx.types.schema(served.resource), writer_of(ctx, served)
+        new, ctx.entries = managed.applied(entries, old, config, schema, writer, force=patch.force)
+        return new
+
+    def _entries_of_new(self, ctx: Context, served: Served, obj: Object) -> Objects:
+        """The managedFields of a new object."""
+        if ctx.entries is not None or not ctx.tracks:
+            return ctx.entries or []
+        return managed.after_create(obj, ctx.types.schema(served.resource), writer_of(ctx, served))
+
+    def _entries_after(self, ctx: Context, served: Served, old: Object, new: Object, sent: JSON) -> Objects:
+        """The managedFields after a change from `old` to `new`; `sent`: those that the writer sent along."""
+        if ctx.entries is not None:
+            return ctx.entries
+        before = old["metadata"].get("managedFields") or []
+        entries = before if ctx.subresource else managed.entries_to_start_from(sent, before)
+        if not entries:
+            return entries
+        return managed.after_update(entries, old, new, ctx.types.schema(served.resource), writer_of(ctx, served))
 
     def write(self, ctx: Context, served: Served, stored: Object, new: Object) -> Object:
         """Make `new` (ours to change, in the version of `served`) the next state of a stored object."""
         strategy, old = served.strategy, shown_as(served, stored)
         self.check_preconditions(served, new["metadata"], stored)
         strategy.default(new, ctx)
+        entries = self._entries_after(ctx, served, old, new, new["metadata"].get("managedFields"))
         metadata.restore_fixed(new["metadata"], old["metadata"])
+        if entries:
+            new["metadata"]["managedFields"] = entries
         if strategy.has_status:
             _restore(new, old, "status")
         strategy.prepare_update(new, old, ctx)
@@ -154,7 +209,10 @@ class Verbs:
         """Make the status of `new` that of a stored object; `new` keeps nothing else but its resourceVersion."""
         strategy, old = served.strategy, shown_as(served, stored)
         self.check_preconditions(served, new["metadata"], stored)
+        entries = self._entries_after(ctx, served, _of_status(old), _of_status(new), None)
         changed = {**old, "metadata": self._status_metadata(strategy, new["metadata"], old["metadata"])}
+        if entries:
+            changed["metadata"]["managedFields"] = entries
         _restore(changed, new, "status")
         strategy.prepare_status(changed, old, ctx)
         problems = strategy.validate_status(changed, old, ctx)
@@ -278,12 +336,9 @@ def _require_version(served: Served, meta: Object) -> None:
         raise errors.invalid(kind_name(served), meta["name"], [why])
 
 
-def _applied_new(ctx: Context, served: Served, patch: Patch, name: str) -> Object:
-    """The object that an apply of something new creates."""
-    new = _decode_patched(ctx, served, patch.value)
-    new["metadata"] = {**(new.get("metadata") or {}), "name": name}
-    new["apiVersion"], new["kind"] = served.resource.api_version, served.resource.kind
-    return new
+def _of_status(obj: Object) -> Object:
+    """The part of an object that a write of its status is about."""
+    return {key: obj[key] for key in ("metadata", "status") if key in obj}
 
 
 def _decode_patched(ctx: Context, served: Served, value: JSON) -> Object:

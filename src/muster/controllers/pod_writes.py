@@ -30,7 +30,12 @@ def pod_condition(pod: Object, now: float, type_: str, status: str, reason: str 
 
 def patch_status(pod: Object, *conditions: Object, phase: str = "") -> Patch:
     """Set conditions (those of other types stay), and the phase if one is given, of exactly this pod."""
-    status: Object = {"conditions": list(conditions)} if conditions else {}
+    status: Object = {}
+    if conditions:
+        types = [entry["type"] for entry in ((pod.get("status") or {}).get("conditions") or ())]
+        order = dict.fromkeys((*types, *(entry["type"] for entry in conditions)))
+        # A merge alone would put new conditions before the others.
+        status = {"$setElementOrder/conditions": [{"type": type_} for type_ in order], "conditions": list(conditions)}
     if phase:
         status["phase"] = phase
     patch: Object = {"metadata": {"uid": uid_of(pod)}, "status": status}
