@@ -11,9 +11,8 @@ from functools import partial
 
 from muster.api.groups import GroupRef
 from muster.engine.decide import decide
-from muster.engine.model import Decision, Member
-from muster.engine.profile import Profile
-from muster.scheduler.cache import Effects, Members, PodRecord, SchedulerCache, scheduler_name_of
+from muster.engine.model import Decision
+from muster.scheduler.cache import Effects, Members, PodRecord, SchedulerCache
 from muster.scheduler.changes import is_leaving
 from muster.scheduler.cycle import (
     SCHEDULER_ERROR,
@@ -30,12 +29,10 @@ from muster.scheduler.cycle import (
     tree_verdicts,
     verdicts,
 )
-from muster.scheduler.hierarchy import LeafFacts, ready_groups, topology_in
+from muster.scheduler.entities import GROUP, POD, TREE, Entities
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import (
-    GroupFacts,
     Hold,
-    TreeFacts,
     hold_of_group,
     hold_of_orphan,
     hold_of_tree,
@@ -43,11 +40,7 @@ from muster.scheduler.pre_enqueue import (
 )
 from muster.scheduler.queue import SchedulingQueue
 from muster.scheduler.requeue import wake_for_nodes
-from muster.scheduler.tree import Branch, Leaf, decide_tree, leaves_of
-
-POD = "pod:"
-GROUP = "group:"
-TREE = "tree:"
+from muster.scheduler.tree import Branch, decide_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +59,7 @@ class SchedulerCore:
     cache: SchedulerCache = field(init=False)
     queue: SchedulingQueue = field(init=False)
     holds: dict[str, Hold] = field(default_factory=dict)
-    _profiles: list[Profile] = field(default_factory=list)
-    _profile_numbers: dict[str, int] = field(default_factory=dict)
+    entities: Entities = field(init=False)
     _bind_errors: dict[str, int] = field(default_factory=dict)
     _refused: dict[Signature, Decision] = field(default_factory=dict)
     """Questions that were answered with no, while nothing has happened that could give room."""
@@ -75,11 +67,7 @@ class SchedulerCore:
     def __post_init__(self) -> None:
         self.cache = SchedulerCache(self.options.scheduler_names, pod_by_pod=self.options.pod_by_pod)
         self.queue = SchedulingQueue(self.options.backoff, flush_after_s=self.options.flush_after_s)
-        for name in sorted(self.options.scheduler_names):
-            profile = self.options.profile_of(name)
-            if profile not in self._profiles:
-                self._profiles.append(profile)
-            self._profile_numbers[name] = self._profiles.index(profile)
+        self.entities = Entities(self.cache, self.options)
 
     def settle(self, now: float) -> list[Held]:
         """Move entities for what changed since the last call; the groups that are held for a new reason."""
@@ -87,7 +75,7 @@ class SchedulerCore:
         held = [news for entity in self._by_age(effects) for news in self._settle_entity(entity, effects, now)]
         if effects.nodes:
             self._refused.clear()
-            wake_for_nodes(self.queue, self.cache.state.snapshot(), effects.nodes, now, self._profiles)
+            wake_for_nodes(self.queue, self.cache.state.snapshot(), effects.nodes, now, self.entities.profiles)
         return held
 
     def decide(self, now: float) -> list[Verdict]:
@@ -100,7 +88,7 @@ class SchedulerCore:
 
     def bound(self, pod: str) -> None:
         """The API server has bound a pod that was assumed."""
-        self._bind_errors.pop(self._entity_of(pod), None)
+        self._bind_errors.pop(self.entities.of_pod(pod), None)
 
     def bind_failed(self, pod: str, now: float) -> None:
         """A pod that was assumed cannot be bound there: it is pending again, and its entity retried after a backoff.
@@ -111,11 +99,11 @@ class SchedulerCore:
         record = self.cache.pods.get(pod)
         if record is None or not self.cache.forget(pod):
             return
-        entity = self._entity_of(pod)
+        entity = self.entities.of_pod(pod)
         if entity not in self.queue and record.ours:
             errors = self._bind_errors.get(entity, 0)
             self._bind_errors[entity] = errors + 1
-            self.queue.fail(entity, self._priority(record), now, errors=errors)
+            self.queue.fail(entity, self.entities.priority(entity), now, errors=errors)
 
     def is_satisfied(self, group: str) -> bool:
         """Whether at least minCount members of the group have a node."""
@@ -154,32 +142,12 @@ class SchedulerCore:
 
     def _by_age(self, effects: Effects) -> list[str]:
         """The touched entities, oldest first, so that a restart finds the order that there was before."""
-        aged = [(self._pod_created(key), POD + key) for key in effects.pods]
-        aged += [(self._group_created(key), GROUP + key) for key in effects.groups]
         for key in list(effects.groups):
-            root = self._root_of(key)
+            root = self.entities.root_of(key)
             if root is not None:
                 effects.touch_tree(root, retry=effects.groups[key])
-        aged += [(self._tree_created(root), TREE + root) for root in effects.trees]
-        return [entity for _, entity in sorted(aged, key=lambda item: item[0])]
-
-    def _pod_created(self, key: str) -> str:
-        record = self.cache.pods.get(key)
-        return "" if record is None else record.created
-
-    def _group_created(self, key: str) -> str:
-        members = self.cache.groups.get(key)
-        return "" if members is None else next((record.created for record in members.pending.values()), "")
-
-    def _tree_created(self, root: str) -> str:
-        created = [self._group_created(key) for key in self.cache.hierarchy.leaves(root)]
-        return min((each for each in created if each), default="")
-
-    def _root_of(self, group: str) -> str | None:
-        """The root of the tree that a group is a part of; None if there is none."""
-        members = self.cache.groups.get(group)
-        chain = None if members is None else self.cache.chain(members.ref)
-        return None if chain is None else chain.root
+        found = [POD + key for key in effects.pods] + [GROUP + key for key in effects.groups]
+        return sorted(found + [TREE + root for root in effects.trees], key=self.entities.created)
 
     def _settle_entity(self, entity: str, effects: Effects, now: float) -> list[Held]:
         if entity.startswith(POD):
@@ -219,8 +187,10 @@ class SchedulerCore:
         if chain is not None and chain.root is not None:
             self.queue.remove(entity, now)
             return None
-        hold = hold_of_group(self._facts(members)) if chain is None else hold_of_orphan(members.ref, chain)
-        priority = self._group_priority(members)
+        hold = (
+            hold_of_group(self.entities.group_facts(members)) if chain is None else hold_of_orphan(members.ref, chain)
+        )
+        priority = self.entities.priority(entity)
         if hold is not None:
             self.queue.hold(entity, priority, now)
             is_news = retry or self.holds.get(entity) != hold
@@ -234,14 +204,13 @@ class SchedulerCore:
     def _settle_tree(self, root: str, retry: bool, now: float) -> list[Held]:
         """Gate, enqueue or drop the entity of a tree; why it is held, for each group to which that is news."""
         entity = TREE + root
-        found = [group for key in self.cache.hierarchy.leaves(root) if (group := self.cache.groups.get(key))]
-        waiting = [group for group in found if any(record.ours for record in group.pending.values())]
+        waiting = [group for group in self.entities.groups(entity) if any(each.ours for each in group.pending.values())]
         if not waiting or self.cache.hierarchy.chain(root).root != root:
             self.queue.remove(entity, now)
             self._bind_errors.pop(entity, None)
             return []
-        priority = self._tree_priority(root)
-        hold = hold_of_tree(self._tree_facts(root))
+        priority = self.entities.priority(entity)
+        hold = hold_of_tree(self.entities.tree_facts(root))
         before = {GROUP + group.ref.key: self.holds.pop(GROUP + group.ref.key, None) for group in waiting}
         if hold is not None:
             self.queue.hold(entity, priority, now)
@@ -250,48 +219,6 @@ class SchedulerCore:
         if retry or any(before.values()) or entity not in self.queue:
             self.queue.add(entity, priority, now)
         return []
-
-    def _tree_facts(self, root: str) -> TreeFacts:
-        hierarchy = self.cache.hierarchy
-        leaves: dict[str, LeafFacts] = {}
-        for key in hierarchy.leaves(root):
-            members = self.cache.groups.get(key) or Members(_ref(key))
-            gated, names = tuple(members.gated), tuple(members.scheduler_names)
-            leaves[key] = LeafFacts(members.ref, self.cache.terms(members.ref), members.known, gated, names)
-        terms = hierarchy.terms(root)
-        return TreeFacts(
-            root,
-            ready_groups(hierarchy, root, leaves),
-            1 if terms is None else terms.min_groups,
-            tuple(name for leaf in leaves.values() for name in leaf.gated),
-            tuple(dict.fromkeys(name for leaf in leaves.values() for name in leaf.scheduler_names)),
-            topology_in(hierarchy, root, leaves),
-        )
-
-    def _tree_priority(self, root: str) -> int:
-        terms = self.cache.hierarchy.terms(root)
-        if terms is not None and terms.priority is not None:
-            return terms.priority
-        groups = [self.cache.groups.get(key) for key in self.cache.hierarchy.leaves(root)]
-        records = [record for group in groups if group is not None for record in group.pending.values()]
-        return max((record.priority for record in records), default=0)
-
-    def _facts(self, members: Members) -> GroupFacts:
-        ref = members.ref
-        return GroupFacts(
-            ref,
-            self.cache.terms(ref),
-            members.known,
-            tuple(members.gated),
-            tuple(members.scheduler_names),
-            has_workload=not ref.is_pod_group and ref.object_key in self.cache.workloads,
-        )
-
-    def _group_priority(self, members: Members) -> int:
-        terms = self.cache.terms(members.ref)
-        if terms is not None and terms.priority is not None:
-            return terms.priority
-        return max((record.priority for record in members.pending.values()), default=0)
 
     # -- attempts ----------------------------------------------------------------------------------------------------
 
@@ -317,77 +244,19 @@ class SchedulerCore:
         return asks
 
     def _unreadable(self, entity: str, error: str, now: float) -> Verdict:
-        members = self.cache.groups.get(entity.removeprefix(GROUP)) if entity.startswith(GROUP) else None
-        pods = (entity.removeprefix(POD),) if members is None else tuple(each.key for each in members.to_place())
-        if entity.startswith(TREE):
-            leaves = [self.cache.groups.get(key) for key in self.cache.hierarchy.leaves(entity.removeprefix(TREE))]
-            pods = tuple(each.key for leaf in leaves if leaf is not None for each in leaf.to_place())
+        groups = self.entities.groups(entity) if entity.startswith(GROUP) else []
         waiting = self.queue.entity(entity)
         priority = 0 if waiting is None else waiting.priority
         self.queue.hold(entity, priority, now)
-        ask = Ask(entity, priority, (), None if members is None else members.ref)
-        return Verdict(ask, (), Rejection(pods, SCHEDULER_ERROR, error))
+        ask = Ask(entity, priority, (), groups[0].ref if groups else None)
+        return Verdict(ask, (), Rejection(self.entities.pods(entity), SCHEDULER_ERROR, error))
 
     def _ask(self, entity: str, now: float) -> Ask | None:
         """The question that an entity asks now; one that has nothing to ask leaves the queue."""
-        if entity.startswith(TREE):
-            ask = self._tree_ask(entity)
-        else:
-            ask = self._pod_ask(entity) if entity.startswith(POD) else self._group_ask(entity)
+        ask = self.entities.ask(entity)
         if ask is None:
             self.queue.finish(entity, now)
         return ask
-
-    def _pod_ask(self, entity: str) -> Ask | None:
-        record = self.cache.pods.get(entity.removeprefix(POD))
-        if record is None or record.node:
-            return None
-        return Ask(entity, record.priority, (self._member(record),), profile=self._profile_number(record))
-
-    def _group_ask(self, entity: str) -> Ask | None:
-        members = self.cache.groups.get(entity.removeprefix(GROUP))
-        terms = None if members is None else self.cache.terms(members.ref)
-        if members is None or terms is None:
-            return None
-        records = members.to_place()
-        if not records:
-            return None
-        pending = tuple(self._member(record) for record in records)
-        priority, profile = self._group_priority(members), self._profile_number(records[0])
-        return Ask(entity, priority, pending, members.ref, terms.min_count, len(members.scheduled), profile)
-
-    def _tree_ask(self, entity: str) -> Ask | None:
-        root = entity.removeprefix(TREE)
-        tree = self._branch(root)
-        members = () if tree is None else tuple(member for leaf in leaves_of(tree) for member in leaf.members)
-        if tree is None or not members:
-            return None
-        profile = self._profile_number(self.cache.pods[members[0].key])
-        return Ask(entity, self._tree_priority(root), members, profile=profile, tree=tree)
-
-    def _branch(self, key: str) -> Branch | None:
-        """A composite group with all below it; None if it is not known."""
-        terms = self.cache.hierarchy.terms(key)
-        if terms is None:
-            return None
-        children = self.cache.hierarchy.children(key)
-        found = [self._branch(child) if is_composite else self._leaf(child) for is_composite, child in children]
-        return Branch(key, tuple(child for child in found if child is not None), terms.min_groups)
-
-    def _leaf(self, key: str) -> Leaf | None:
-        members = self.cache.groups.get(key) or Members(_ref(key))
-        terms = self.cache.terms(members.ref)
-        if terms is None:
-            return None
-        pending = tuple(self._member(record) for record in members.to_place())
-        return Leaf(members.ref, pending, terms.min_count, len(members.scheduled))
-
-    def _member(self, record: PodRecord) -> Member:
-        return Member(record.key, self.cache.shape(record))
-
-    def _profile_number(self, record: PodRecord) -> int:
-        """By whose rules the pod is placed; members of a group all name one scheduler, else they are held."""
-        return self._profile_numbers[scheduler_name_of(record.pod)]
 
     def _decide_run(self, run: list[Ask], now: float) -> list[Verdict]:
         if run[0].tree is not None:
@@ -396,7 +265,7 @@ class SchedulerCore:
         decision = self._refused.get(signature)
         try:
             if decision is None:
-                profile = self._profiles[signature.profile]
+                profile = self.entities.profiles[signature.profile]
                 decision = decide(self.cache.state.snapshot(), request_of(run), profile=profile)
             result = verdicts(run, decision)
         except Exception as error:  # a fault in one decision must not stop the others; the verdict reports it
@@ -409,7 +278,7 @@ class SchedulerCore:
 
     def _decide_tree(self, ask: Ask, tree: Branch, now: float) -> list[Verdict]:
         """One attempt for a whole tree: a verdict for each of its groups, one answer for the queue."""
-        decide_group = partial(decide, profile=self._profiles[ask.profile])
+        decide_group = partial(decide, profile=self.entities.profiles[ask.profile])
         try:
             result = tree_verdicts(ask, tree, decide_tree(self.cache.state.snapshot(), tree, decide_group))
             rejection = tree_rejection(ask, result)
@@ -432,23 +301,3 @@ class SchedulerCore:
             self.queue.fail(entity, verdict.ask.priority, now)
         else:
             self.queue.reject(entity, rejection.signature, rejection.waits_for, now)
-
-    def _entity_of(self, pod: str) -> str:
-        record = self.cache.pods.get(pod)
-        root = self._root_of(record.ref.key) if record is not None and record.ref is not None else None
-        if root is not None:
-            return TREE + root
-        return GROUP + record.ref.key if record is not None and record.ref is not None else POD + pod
-
-    def _priority(self, record: PodRecord) -> int:
-        root = self._root_of(record.ref.key) if record.ref is not None else None
-        if root is not None:
-            return self._tree_priority(root)
-        members = self.cache.groups.get(record.ref.key) if record.ref is not None else None
-        return record.priority if members is None else self._group_priority(members)
-
-
-def _ref(key: str) -> GroupRef:
-    """The identity of a PodGroup by its key."""
-    namespace, _, name = key.partition("/")
-    return GroupRef(namespace, name)

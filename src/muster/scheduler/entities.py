@@ -1,0 +1,189 @@
+"""What the queue holds: plain pods, groups and trees of groups; how old and urgent each is, and what it asks.
+
+Reads the cache and changes nothing. Keys: `pod:` and the pod's key, `group:` and the group's, `tree:` and the root's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from muster.api.groups import GroupRef
+from muster.engine.model import Member
+from muster.engine.profile import Profile
+from muster.scheduler.cache import Members, PodRecord, SchedulerCache, scheduler_name_of
+from muster.scheduler.cycle import Ask
+from muster.scheduler.hierarchy import LeafFacts, ready_groups, topology_in
+from muster.scheduler.options import SchedulerOptions
+from muster.scheduler.pre_enqueue import GroupFacts, TreeFacts
+from muster.scheduler.tree import Branch, Leaf, leaves_of
+
+POD = "pod:"
+GROUP = "group:"
+TREE = "tree:"
+
+
+@dataclass(slots=True)
+class Entities:
+    """The entities of a cache. `profiles`: those that pods may follow, by the number that questions name."""
+
+    cache: SchedulerCache
+    options: SchedulerOptions
+    profiles: list[Profile] = field(default_factory=list)
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in sorted(self.options.scheduler_names):
+            profile = self.options.profile_of(name)
+            if profile not in self.profiles:
+                self.profiles.append(profile)
+            self._numbers[name] = self.profiles.index(profile)
+
+    def root_of(self, group: str) -> str | None:
+        """The root of the tree that a group is a part of; None if there is none."""
+        members = self.cache.groups.get(group)
+        chain = None if members is None else self.cache.chain(members.ref)
+        return None if chain is None else chain.root
+
+    def of_pod(self, pod: str) -> str:
+        """The entity to which a pod belongs."""
+        record = self.cache.pods.get(pod)
+        if record is None or record.ref is None:
+            return POD + pod
+        root = self.root_of(record.ref.key)
+        return GROUP + record.ref.key if root is None else TREE + root
+
+    def groups(self, entity: str) -> list[Members]:
+        """The members of a group or of all groups of a tree, as far as there are any."""
+        if entity.startswith(POD):
+            return []
+        key = entity.removeprefix(GROUP)
+        keys: Iterator[str] | list[str] = [key]
+        if entity.startswith(TREE):
+            keys = self.cache.hierarchy.leaves(entity.removeprefix(TREE))
+        return [members for each in keys if (members := self.cache.groups.get(each)) is not None]
+
+    def pods(self, entity: str) -> tuple[str, ...]:
+        """Our pending pods of an entity, in the order in which they are placed."""
+        if entity.startswith(POD):
+            return (entity.removeprefix(POD),)
+        return tuple(record.key for members in self.groups(entity) for record in members.to_place())
+
+    def created(self, entity: str) -> str:
+        """When the entity's first pending pod was created; "" if that is not known."""
+        if entity.startswith(POD):
+            record = self.cache.pods.get(entity.removeprefix(POD))
+            return "" if record is None else record.created
+        firsts = (next(iter(members.pending.values()), None) for members in self.groups(entity))
+        return min((record.created for record in firsts if record is not None), default="")
+
+    def priority(self, entity: str) -> int:
+        """That of the PodGroup or of the root, else the highest of the pending pods."""
+        if entity.startswith(POD):
+            record = self.cache.pods.get(entity.removeprefix(POD))
+            return 0 if record is None else record.priority
+        groups = self.groups(entity)
+        if entity.startswith(TREE):
+            of_root = self.cache.hierarchy.terms(entity.removeprefix(TREE))
+            said = None if of_root is None else of_root.priority
+        else:
+            terms = self.cache.terms(groups[0].ref) if groups else None
+            said = None if terms is None else terms.priority
+        if said is not None:
+            return said
+        return max((record.priority for members in groups for record in members.pending.values()), default=0)
+
+    # -- what PreEnqueue looks at ------------------------------------------------------------------------------------
+
+    def group_facts(self, members: Members) -> GroupFacts:
+        """The facts of a group without a parent."""
+        ref = members.ref
+        return GroupFacts(
+            ref,
+            self.cache.terms(ref),
+            members.known,
+            tuple(members.gated),
+            tuple(members.scheduler_names),
+            has_workload=not ref.is_pod_group and ref.object_key in self.cache.workloads,
+        )
+
+    def tree_facts(self, root: str) -> TreeFacts:
+        """The facts of a tree."""
+        hierarchy = self.cache.hierarchy
+        leaves: dict[str, LeafFacts] = {}
+        for key in hierarchy.leaves(root):
+            members = self._members(key)
+            gated, names = tuple(members.gated), tuple(members.scheduler_names)
+            leaves[key] = LeafFacts(members.ref, self.cache.terms(members.ref), members.known, gated, names)
+        terms = hierarchy.terms(root)
+        return TreeFacts(
+            root,
+            ready_groups(hierarchy, root, leaves),
+            1 if terms is None else terms.min_groups,
+            tuple(name for leaf in leaves.values() for name in leaf.gated),
+            tuple(dict.fromkeys(name for leaf in leaves.values() for name in leaf.scheduler_names)),
+            topology_in(hierarchy, root, leaves),
+        )
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def ask(self, entity: str) -> Ask | None:
+        """The question that an entity asks now; None without any. Raises ValueError for what cannot be read."""
+        if entity.startswith(POD):
+            return self._pod_ask(entity)
+        return self._tree_ask(entity) if entity.startswith(TREE) else self._group_ask(entity)
+
+    def _pod_ask(self, entity: str) -> Ask | None:
+        record = self.cache.pods.get(entity.removeprefix(POD))
+        if record is None or record.node:
+            return None
+        return Ask(entity, record.priority, (self._member(record),), profile=self._profile_number(record))
+
+    def _group_ask(self, entity: str) -> Ask | None:
+        members = self.cache.groups.get(entity.removeprefix(GROUP))
+        terms = None if members is None else self.cache.terms(members.ref)
+        if members is None or terms is None:
+            return None
+        records = members.to_place()
+        if not records:
+            return None
+        pending = tuple(self._member(record) for record in records)
+        priority, profile = self.priority(entity), self._profile_number(records[0])
+        return Ask(entity, priority, pending, members.ref, terms.min_count, len(members.scheduled), profile)
+
+    def _tree_ask(self, entity: str) -> Ask | None:
+        tree = self._branch(entity.removeprefix(TREE))
+        members = () if tree is None else tuple(member for leaf in leaves_of(tree) for member in leaf.members)
+        if tree is None or not members:
+            return None
+        profile = self._profile_number(self.cache.pods[members[0].key])
+        return Ask(entity, self.priority(entity), members, profile=profile, tree=tree)
+
+    def _branch(self, key: str) -> Branch | None:
+        """A composite group with all below it; None if it is not known."""
+        terms = self.cache.hierarchy.terms(key)
+        if terms is None:
+            return None
+        children = self.cache.hierarchy.children(key)
+        found = [self._branch(child) if is_composite else self._leaf(child) for is_composite, child in children]
+        return Branch(key, tuple(child for child in found if child is not None), terms.min_groups)
+
+    def _leaf(self, key: str) -> Leaf | None:
+        members = self._members(key)
+        terms = self.cache.terms(members.ref)
+        if terms is None:
+            return None
+        pending = tuple(self._member(record) for record in members.to_place())
+        return Leaf(members.ref, pending, terms.min_count, len(members.scheduled))
+
+    def _members(self, group: str) -> Members:
+        """The members of a PodGroup, which may have none."""
+        namespace, _, name = group.partition("/")
+        return self.cache.groups.get(group) or Members(GroupRef(namespace, name))
+
+    def _member(self, record: PodRecord) -> Member:
+        return Member(record.key, self.cache.shape(record))
+
+    def _profile_number(self, record: PodRecord) -> int:
+        """By whose rules the pod is placed; members of a group all name one scheduler, else they are held."""
+        return self._numbers[scheduler_name_of(record.pod)]
