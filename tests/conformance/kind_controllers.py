@@ -28,6 +28,9 @@ from muster.clock import VirtualClock, run_virtual
 from muster.controllers.options import ControllerOptions, NodeLifecycleOptions
 from muster.controllers.registry import CONTROLLERS, ControllerService
 
+CRON_WAIT_S = 130.0
+"""So long at most a recorded action of a CronJob is waited for."""
+
 TIMING_TOLERANCE_S = 3.5
 """The recorder looked now and then, and its clock started with the step."""
 
@@ -150,6 +153,8 @@ class _Replay:
         running = (self.controllers.run(), *(informer.run() for informer in informers), player.nodes.run())
         tasks = [loop.create_task(coroutine) for coroutine in running]
         await self.clock.sleep(1.0)
+        if self.scenario["family"] == "cronjob":
+            await self.clock.sleep(62.0 - self.clock.now() % 60)  # they began when a minute had just begun
         found: list[Difference] = []
         for number, (step, state) in enumerate(zip(self.scenario["steps"], self.scenario["states"], strict=True), 1):
             try:
@@ -188,6 +193,7 @@ class _Replay:
         await self.player.finish_what_is_gone(step["do"])
         for action in step["do"]:
             await self.player.play(action)
+        await self._await_cron_jobs(state)
         found = [Difference(f"step {number}: {d.path}", d.want, d.got) for d in self.player.differences]
         self.player.differences.clear()
         found += [
@@ -198,6 +204,15 @@ class _Replay:
         await self.clock.sleep(step["settle_s"])
         varying = frozenset(self.scenario.get("varies") or ())
         return found + differences(number, state, await self._state(), varying)
+
+    async def _await_cron_jobs(self, state: Object) -> None:
+        """Wait, as the recorder did, for what CronJobs do at the next minute."""
+        wanted = {event["reason"] for event in state.get("events") or () if event["kind"] == "CronJob"}
+        until = self.clock.now() + CRON_WAIT_S
+        while wanted and self.clock.now() < until:
+            fresh = [event for event in (await self.client.list(EVENTS)).items if name_of(event) not in self.told]
+            wanted -= {event["reason"] for event in fresh if event["involvedObject"]["kind"] == "CronJob"}
+            await self.clock.sleep(0.5)
 
     async def _timing(
         self, name: str, values: list[float | None], start: float, seen: set[str], state: Object

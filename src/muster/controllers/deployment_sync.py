@@ -1,7 +1,7 @@
 """One look at one Deployment: which ReplicaSet grows, which shrinks, and the status.
 
 Each look makes one step. What follows from it is done at the next one, when the ReplicaSets have changed.
-Source of the rules: kube-controller-manager `pkg/controller/deployment` (deployment_controller, rolling, recreate, sync).
+Source of the rules: kube-controller-manager `pkg/controller/deployment` (rolling, recreate, sync and the controller).
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from muster.client.client import Client
 from muster.clock import Clock
+from muster.controllers.cronjob import CronJobController
+from muster.controllers.daemonset import DaemonSetController
 from muster.controllers.deployment import DeploymentController
 from muster.controllers.discovery_runner import DiscoveryRunner
 from muster.controllers.gc import GarbageCollector
@@ -80,6 +82,8 @@ def _group_api(kinds: Kinds, release: JobGroups) -> GroupApi:
 
 
 CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
+    "cronjob-controller": _plain(lambda options: CronJobController()),
+    "daemonset-controller": _plain(lambda options: DaemonSetController(options.removal_tie)),
     "deployment-controller": _plain(lambda options: DeploymentController()),
     "garbage-collector-controller": _discovering(GarbageCollector),
     "job-controller": _job,

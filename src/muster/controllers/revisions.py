@@ -47,7 +47,7 @@ class History:
         return (self.revisions[-1].get("revision") or 0) + 1 if self.revisions else 1
 
     def present(self) -> tuple[Object, Action | None]:
-        """The revision of the present template, and what must be written first: a new one, or an old one made newest."""
+        """The present template's revision, and what must be written first: a new one, or an old one made newest."""
         data = data_of(self.owner["spec"]["template"])
         equal = [entry for entry in self.revisions if entry.get("data") == data]
         if not equal:

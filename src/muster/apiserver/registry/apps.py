@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import ClassVar, TypeAlias
 
 from muster.api.codec import JSON, Object, copy
+from muster.api.cron import ScheduleError, parse_schedule, parse_zone
 from muster.apiserver.context import Context
 from muster.apiserver.fields import FieldError, forbidden_field, invalid_value, not_supported, required
 from muster.apiserver.registry.poddefaults import default_pod_spec
@@ -255,11 +256,32 @@ class CronJobStrategy(Strategy):
         obj["status"] = {}
 
     def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
-        schedule = obj["spec"].get("schedule") or ""
-        if not schedule:
-            return [required("spec.schedule")]
-        fields = schedule.split()
-        if len(fields) != 5 and not schedule.startswith("@"):
-            why = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
-            return [invalid_value("spec.schedule", schedule, why)]
-        return []
+        spec = obj["spec"]
+        errors = _validate_schedule(spec.get("schedule") or "", spec.get("timeZone"))
+        for field in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+            if (spec.get(field) or 0) < 0:
+                why = "must be greater than or equal to 0"
+                errors.append(invalid_value(f"spec.{field}", spec[field], why))
+        policies = ("Allow", "Forbid", "Replace")
+        if spec.get("concurrencyPolicy") not in policies:
+            errors.append(not_supported("spec.concurrencyPolicy", spec.get("concurrencyPolicy"), policies))
+        return errors
+
+
+def _validate_schedule(schedule: str, zone: str | None) -> list[FieldError]:
+    if not schedule:
+        return [required("spec.schedule")]
+    errors: list[FieldError] = []
+    if "TZ" in schedule:
+        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        errors.append(invalid_value("spec.schedule", schedule, why))
+    try:
+        parse_schedule(schedule)
+    except ScheduleError as error:
+        errors.append(invalid_value("spec.schedule", schedule, str(error)))
+    if zone is not None:
+        try:
+            parse_zone(zone)
+        except ScheduleError as error:
+            errors.append(invalid_value("spec.timeZone", zone, str(error)))
+    return errors

@@ -50,8 +50,13 @@ class JobStrategy(Strategy):
     def prepare_create(self, obj: Object, ctx: Context) -> None:
         obj["status"] = {}
         drop_disabled(obj["spec"], None, ctx)
+        template = obj["spec"]["template"].get("metadata") or {}
+        copied = template.get("labels") is obj["metadata"].get("labels")
         if not obj["spec"].get("manualSelector"):
             generate_selector(obj)
+        if copied:
+            # As upstream both share one map, so the Job gets the generated labels too.
+            obj["metadata"].pop("labels", None)
         _copy_labels(obj)
 
     def prepare_update(self, new: Object, old: Object, ctx: Context) -> None:
@@ -117,7 +122,7 @@ def _copy_labels(obj: Object) -> None:
     """A Job without labels gets those of its pods; if they are wrong, only the template is blamed."""
     labels = (obj["spec"]["template"].get("metadata") or {}).get("labels")
     if labels and not obj["metadata"].get("labels") and not validate_labels(labels, ""):
-        obj["metadata"]["labels"] = dict(labels)
+        obj["metadata"]["labels"] = labels
 
 
 def generate_selector(obj: Object) -> None:
