@@ -12,8 +12,9 @@ from muster.engine.exact.master import Master, Relaxed
 from muster.engine.exact.pricing import Floats, price
 from muster.engine.exact.work import Budget
 
-_FEW_STATES = 8
-_MANY_STATES = 4_000
+_FEWEST_STATES, _WIDER, _MOST_STATES = 8, 8, 4_096
+_SLOW = 0.1
+"""A round that closes less than this part of the gap was slow."""
 _WORK_PER_CALL = 4_000
 _EPSILON = 1e-6
 
@@ -28,20 +29,25 @@ class Bounded:
 
 
 def generate(master: Master, bounded: Bounded, cutoff: int, budget: Budget) -> Relaxed:
-    """Adds patterns until the bound is at most `cutoff`, or more of them cannot lower it, or the budget is used up."""
-    few = True
+    """Adds patterns until the bound is at most `cutoff`, or more of them cannot lower it, or the budget is used up.
+
+    The search for patterns is narrow as long as that finds many, and gets wider as they get rare.
+    """
+    states, before = _FEWEST_STATES, -1.0
     while True:
         relaxed = relax(master, budget)
         bounded.relaxed = relaxed
         if int(relaxed.value + _EPSILON) >= bounded.most or budget.is_used_up:
             return relaxed
-        added, weighing = add_patterns(master, relaxed, _FEW_STATES if few else _MANY_STATES, budget)
+        if relaxed.value - before < _SLOW * (bounded.most - relaxed.value):
+            states = min(_WIDER * states, _MOST_STATES)
+        before = relaxed.value
+        added, weighing = add_patterns(master, relaxed, master.problem.caps, states, budget)
         most = bound(master.problem, weighing)
         if most < bounded.most or bounded.weighing is None:
             bounded.most, bounded.weighing = min(most, bounded.most), weighing
-        if bounded.most <= cutoff or (not added and not few):
+        if bounded.most <= cutoff or (not added and states == _MOST_STATES):
             return relaxed
-        few = added > 0
 
 
 def relax(master: Master, budget: Budget) -> Relaxed:
@@ -52,29 +58,21 @@ def relax(master: Master, budget: Budget) -> Relaxed:
     return relaxed
 
 
-def add_patterns(master: Master, relaxed: Relaxed, limit: int, budget: Budget) -> tuple[int, Weighing]:
-    """Adds the best pattern of every class that is worth more than the class's rent; the number and the weighing."""
+def add_patterns(master: Master, relaxed: Relaxed, caps: Ints, states: int, budget: Budget) -> tuple[int, Weighing]:
+    """Adds the best pattern of every class that weighs more than the known ones; how many, and the weighing.
+
+    `caps` int64[C, G]: at most so many pods of each shape; the weighing is a proof only for the caps of the problem.
+    """
     problem = master.problem
-    weights, prices, rents = (_units(each) for each in (relaxed.weights, relaxed.prices, relaxed.rents))
-    priced = price(problem, pattern_weights(problem, weights, prices), rents + 1, problem.caps, limit)
+    weights, prices = _units(relaxed.weights), _units(relaxed.prices)
+    table = np.maximum(pattern_weights(problem, weights, prices), 0)
+    known = np.maximum(master.patterns.heaviest(table), _units(relaxed.rents) if caps is not problem.caps else 0)
+    priced = price(problem, table, known, caps, states)
     budget.spent += _WORK_PER_CALL + priced.work
-    better = np.flatnonzero(priced.values > rents + 1)
+    better = np.flatnonzero(priced.values > known)
     added = master.patterns.add(better.tolist(), list(map(tuple, priced.counts[better].tolist())))
     master.sync()
     return added, Weighing(tuple(weights.tolist()), tuple(prices.tolist()), tuple(priced.bounds.tolist()))
-
-
-def add_fitting(master: Master, relaxed: Relaxed, demand: Ints, nodes: Ints, budget: Budget) -> int:
-    """Adds good patterns for what is left in a dive; they need not be the best."""
-    problem = master.problem
-    weights, prices, rents = (_units(each) for each in (relaxed.weights, relaxed.prices, relaxed.rents))
-    caps = np.where(nodes[:, None] > 0, np.minimum(problem.caps, demand), 0)
-    priced = price(problem, pattern_weights(problem, weights, prices), rents + 1, caps, _FEW_STATES)
-    budget.spent += _WORK_PER_CALL + priced.work
-    better = np.flatnonzero(priced.values > rents + 1)
-    added = master.patterns.add(better.tolist(), list(map(tuple, priced.counts[better].tolist())))
-    master.sync()
-    return added
 
 
 def _units(duals: Floats) -> Ints:

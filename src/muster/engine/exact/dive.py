@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from muster.engine.arrays import Ints
-from muster.engine.exact.columns import add_fitting, relax
+from muster.engine.exact.columns import add_patterns, relax
 from muster.engine.exact.master import Master, Relaxed
 from muster.engine.exact.problem import Problem, Use
 from muster.engine.exact.work import Budget
 
 _ROUNDS = 3
+_STATES = 8
 _NEARLY_WHOLE = 0.7
 _EPSILON = 1e-6
 
@@ -24,7 +25,7 @@ def dive(master: Master, target: int, budget: Budget) -> tuple[Use, ...]:
         for _ in range(_ROUNDS):
             if left.value + relaxed.value > target - _EPSILON:
                 break
-            if not add_fitting(master, relaxed, left.demand, left.nodes, budget):
+            if not add_patterns(master, relaxed, left.caps, _STATES, budget)[0]:
                 break
             relaxed = relax(master, budget)
         if left.value + relaxed.value < target - 1 + _EPSILON or not left.fix(master, relaxed):
@@ -46,6 +47,12 @@ class _Left:
     def is_any(self) -> bool:
         """Whether something is left to do."""
         return bool(self.demand.any() and self.nodes.any())
+
+    @property
+    def caps(self) -> Ints:
+        """int64[C, G]: the most pods of each shape that a node can still receive."""
+        caps: Ints = np.where(self.nodes[:, None] > 0, np.minimum(self.problem.caps, self.demand), 0)
+        return caps
 
     @property
     def value(self) -> int:

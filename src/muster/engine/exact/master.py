@@ -54,6 +54,15 @@ class Patterns:
                 self.counts.append(pattern)
         return len(self.at) - before
 
+    def heaviest(self, weights: Ints) -> Ints:
+        """int64[C]: the weight of the heaviest known pattern of each class, for weights [C, G] of the shapes; ≥ 0."""
+        found = np.zeros(len(weights), dtype=np.int64)
+        if self.at:
+            at = np.array(self.at, dtype=np.int64)
+            values = (weights[at] * np.array(self.counts, dtype=np.int64)).sum(axis=1)
+            np.maximum.at(found, at, values)
+        return found
+
     def separated(self, at: int, new: int) -> Patterns:
         """A copy in which class `new` has the patterns of class `at` too."""
         copy = Patterns(list(self.at), list(self.counts), set(self._known))

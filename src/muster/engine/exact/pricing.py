@@ -1,7 +1,7 @@
 """The best pattern of every class for given weights of the shapes: a knapsack for each class, all classes at once.
 
-A breadth-first branch and bound in int64: a state is a class and the counts of the shapes decided so far; a level
-decides one more shape for all states of all classes. States are cut by bounds of the form
+A breadth-first branch and bound over whole numbers: a state is a class and the counts of the shapes decided so far; a
+level decides one more shape for all states of all classes. States are cut by bounds of the form
 
     value so far + u · (what is free) + sum over shapes still open of cap · max(0, w - u · request)
 
@@ -25,6 +25,8 @@ _MULTIPLIERS = 4
 _MOST_CANDIDATES = 1_500
 _BITS = 60
 """Sums stay below 2**_BITS, so that int64 never wraps."""
+
+_TABLE = 1 << 16
 
 Floats = NDArray[np.float64]
 
@@ -95,138 +97,195 @@ class _Best:
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """S open states: class [S], what is free [S, R], value [S], counts [S, G]."""
+    """S open states: class [S], what is free [R, S], value [S], counts [L, S] by level."""
 
     at: Ints
     free: Ints
     value: Ints
-    counts: Ints
+    counts: NDArray[np.int32]
+
+    def picked(self, which: Ints) -> _States:
+        """Those at these places."""
+        return _States(self.at[which], self.free[:, which], self.value[which], self.counts[:, which])
+
+
+@dataclass(frozen=True, slots=True)
+class _Promises:
+    """For each state and multiplier u of its class `worth` [K, S]: scale · value + u · free; `bounds` [S] from them."""
+
+    worth: Ints
+    bounds: Ints
+
+    def picked(self, which: Ints) -> _Promises:
+        """Those at these places."""
+        return _Promises(self.worth[:, which], self.bounds[which])
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Everything a level needs. `order` [C, G]: the shapes of each class, the densest first.
+    """Everything a level needs, for each class and level, where level l decides shape `order[l]`.
 
-    `scale`: the bounds are computed in units of 1/scale. `multipliers` [C, K, R] are the u of each class times scale,
-    `slack` [C, G+1, K] the sums over open shapes of cap · max(0, w - u · request) after each level, times scale.
+    `scale`: bounds are in units of 1/scale. `requests` [L, R]. `weights` and `most` [L, C]: of the shape, and at most so
+    many. `multipliers` [K, R, C]: the u of each class. `gains` [L, K, C]: scale · w - u · request. `slack` [L + 1, K, C]:
+    the sums over the shapes still open of cap · max(0, gain). `usable` for each level and resource: what can be used of
+    so much by the shapes still open, or None where that is not known.
     """
 
-    problem: Problem
-    weights: Ints
-    caps: Ints
-    order: Ints
     scale: int
+    order: Ints
+    requests: Ints
+    weights: Ints
+    most: Ints
+    free: Ints
     multipliers: Ints
+    gains: Ints
     slack: Ints
+    usable: list[list[Ints | None]]
 
     @staticmethod
     def prepare(problem: Problem, weights: Ints, caps: Ints) -> _Search:
-        """Chooses multipliers and the order of the shapes for each class."""
+        """Chooses multipliers and the order of the shapes."""
         scale = _scale(weights, caps)
-        multipliers = _multipliers(problem, weights, caps, scale)
-        used = multipliers @ problem.requests.T  # [C, K, G]
-        density = weights / np.maximum(used[:, 0, :], 1)
-        order = np.argsort(-density, axis=1, kind="stable")
-        excess = caps[:, None, :] * np.maximum(scale * weights[:, None, :] - used, 0)
-        ordered = np.take_along_axis(excess, order[:, None, :], axis=2)
-        slack = np.zeros((len(weights), problem.shapes + 1, multipliers.shape[1]), dtype=np.int64)
-        slack[:, :-1, :] = np.cumsum(ordered[:, :, ::-1], axis=2)[:, :, ::-1].transpose(0, 2, 1)
-        return _Search(problem, weights, caps, order, scale, multipliers, slack)
+        multipliers = _multipliers(problem, weights, caps, scale).transpose(1, 2, 0)  # [K, R, C]
+        order = _order(problem)
+        requests, weights, most = problem.requests[order], weights.T[order], caps.T[order]
+        gains = scale * weights[:, None, :] - np.einsum("lr,krc->lkc", requests, multipliers)
+        slack = np.zeros((len(order) + 1, *gains.shape[1:]), dtype=np.int64)
+        slack[:-1] = np.cumsum((most[:, None, :] * np.maximum(gains, 0))[::-1], axis=0)[::-1]
+        free = np.ascontiguousarray(problem.free.T)
+        return _Search(scale, order, requests, weights, most, free, multipliers, gains, slack, _usable(requests, free))
 
     def fill_greedily(self, best: _Best) -> None:
-        """Offers the pattern that takes as many as fit of the densest shape, then of the next, and so on."""
-        every = np.arange(len(self.weights))
-        for skip in range(min(2, self.problem.shapes)):
-            free, value = self.problem.free.copy(), np.zeros(len(every), dtype=np.int64)
-            counts = np.zeros_like(self.caps)
-            for level in (*range(skip, self.problem.shapes), *range(skip)):
-                shape = self.order[:, level]
-                request = self.problem.requests[shape]
-                most = np.minimum(self.caps[every, shape], _times(free, request))
-                free -= most[:, None] * request
-                value += most * self.weights[every, shape]
-                counts[every, shape] = most
-            best.offer(every, value, counts)
+        """Offers the patterns that take as many as fit of the densest shape, then of the next, and so on."""
+        levels, classes = self.weights.shape
+        for skip in range(min(2, levels)):
+            free, value = self.free.copy(), np.zeros(classes, dtype=np.int64)
+            counts = np.zeros((classes, levels), dtype=np.int64)
+            for level in (*range(skip, levels), *range(skip)):
+                most = np.minimum(self.most[level], self._times(level, free))
+                free -= most * self.requests[level][:, None]
+                value += most * self.weights[level]
+                counts[:, self.order[level]] = most
+            best.offer(np.arange(classes), value, counts)
 
     def run(self, best: _Best, limit: int) -> int:
         """Goes through the levels; returns the number of states made."""
-        alive = np.flatnonzero(self._root_bounds() > best.values)
-        states = _States(
-            alive,
-            self.problem.free[alive],
-            np.zeros(len(alive), dtype=np.int64),
-            np.zeros((len(alive), self.problem.shapes), dtype=np.int64),
-        )
-        work = len(self.weights) + len(alive)
-        for level in range(self.problem.shapes):
-            states = self._next(states, level, best)
+        levels, classes = self.weights.shape
+        start = np.zeros(classes, dtype=np.int64)
+        states = _States(np.arange(classes), self.free, start, np.zeros((levels, classes), dtype=np.int32))
+        work = classes
+        for level in range(levels):
+            states, promises = self._useful(states, level, best)
+            states, promises = self._limited(states, promises, best, limit)
+            states = self._next(states, promises, level, best)
             work += len(states.at)
             if not len(states.at):
                 return work
-            if level + 1 < self.problem.shapes:
-                states = self._limited(states, level + 1, best, limit)
-        best.offer(states.at, states.value, states.counts)
+        self._finish(states, best)
         return work
 
-    def _root_bounds(self) -> Ints:
-        bounds = np.einsum("ckr,cr->ck", self.multipliers, self.problem.free) + self.slack[:, 0, :]
-        smallest: Ints = bounds.min(axis=1) // self.scale
-        return smallest
+    def _finish(self, states: _States, best: _Best) -> None:
+        better = states.picked(np.flatnonzero(states.value > best.values[states.at]))
+        counts = np.zeros((len(better.at), len(better.counts)), dtype=np.int64)
+        counts[:, self.order] = better.counts.T
+        best.offer(better.at, better.value, counts)
 
-    def _next(self, states: _States, level: int, best: _Best) -> _States:
+    def _useful(self, states: _States, level: int, best: _Best) -> tuple[_States, _Promises]:
+        """The states that can still beat the best of their class, without what is free but cannot be used."""
+        at, free, tables = states.at, states.free, self.usable[level]
+        if any(table is not None for table in tables):
+            free = np.array([row if table is None else table[row] for row, table in zip(free, tables, strict=True)])
+        worth = np.tile(self.scale * states.value, (len(self.multipliers), 1))
+        for total, multipliers in zip(worth, self.multipliers, strict=True):
+            for multiplier, row in zip(multipliers, free, strict=True):
+                total += multiplier[at] * row
+        bounds = (worth + self.slack[level][:, at]).min(axis=0)
+        useful = np.flatnonzero(bounds >= self.scale * (best.values[at] + 1))
+        return _States(at, free, states.value, states.counts).picked(useful), _Promises(worth, bounds).picked(useful)
+
+    def _next(self, states: _States, promises: _Promises, level: int, best: _Best) -> _States:
         """The states after one more shape: for each count that can still beat the best of its class."""
-        at = states.at
-        shape = self.order[at, level]
-        request, weight = self.problem.requests[shape], self.weights[at, shape]
-        most = np.minimum(self.caps[at, shape], _times(states.free, request))
-        low, high = np.zeros_like(most), most
-        if level + 1 == self.problem.shapes:
-            low = most  # nothing comes after: as many as fit
-        else:
-            low, high = self._interval(states, level, request, weight, most, best)
+        most = np.minimum(self.most[level, states.at], self._times(level, states.free))
+        low, high = most, most  # at the last level as many as fit
+        if level + 1 < len(self.weights):
+            low, high = self._interval(states.at, promises.worth, level, most, best)
         width = np.maximum(high - low + 1, 0)
-        source = np.repeat(np.arange(len(at)), width)
-        taken = low[source] + np.arange(len(source)) - np.repeat(np.cumsum(width) - width, width)
-        counts = states.counts[source]
-        counts[np.arange(len(source)), shape[source]] = taken
-        free = states.free[source] - taken[:, None] * request[source]
-        return _States(at[source], free, states.value[source] + taken * weight[source], counts)
+        source = np.repeat(np.arange(len(most)), width)
+        taken = np.arange(len(source)) - np.repeat(np.cumsum(width) - width - low, width)
+        after = states.picked(source)
+        after.counts[level] = taken
+        after.free[:] -= taken * self.requests[level][:, None]
+        after.value[:] += taken * self.weights[level, after.at]
+        return after
 
-    def _interval(
-        self, states: _States, level: int, request: Ints, weight: Ints, most: Ints, best: _Best
-    ) -> tuple[Ints, Ints]:
-        """The counts k with value + k·w + u·(free - k·request) + slack > best, for all u: each u gives an end of it."""
-        at = states.at
-        multipliers = self.multipliers[at]
-        needed = self.scale * (best.values[at] + 1 - states.value)
-        have = np.einsum("skr,sr->sk", multipliers, states.free) + self.slack[at, level + 1] - needed[:, None]
-        gain = self.scale * weight[:, None] - np.einsum("skr,sr->sk", multipliers, request)
-        step = np.maximum(np.abs(gain), 1)
-        # have + k·gain ≥ 0
-        lows = np.where(gain > 0, -(have // step), np.where((gain == 0) & (have < 0), most[:, None] + 1, 0))
-        highs = np.where(gain < 0, np.where(have < 0, -1, have // step), most[:, None])
-        return np.maximum(lows.max(axis=1), 0), np.minimum(highs.min(axis=1), most)
+    def _interval(self, at: Ints, worth: Ints, level: int, most: Ints, best: _Best) -> tuple[Ints, Ints]:
+        """The counts k with worth + k · gain + slack ≥ scale · (best + 1) for all u: each gives an end of it.
 
-    def _limited(self, states: _States, level: int, best: _Best, limit: int) -> _States:
+        Ends are rounded outwards by more than the error of a division in float64.
+        """
+        needed = self.scale * (best.values[at] + 1)
+        low, high = np.zeros(len(at)), most.astype(np.float64)
+        for total, gains, slack in zip(worth, self.gains[level], self.slack[level + 1], strict=True):
+            have = total + slack[at] - needed
+            step = gains[at]
+            ends = have / np.where(step == 0, 1, -step)  # have + k·step ≥ 0
+            margin = 1e-9 + 1e-12 * np.abs(ends)
+            np.maximum(low, np.where(step > 0, np.ceil(ends - margin), 0.0), out=low)
+            np.minimum(high, np.where(step < 0, np.floor(ends + margin), high), out=high)
+            high[(step == 0) & (have < 0)] = -1.0
+        return np.minimum(low, most + 1.0).astype(np.int64), np.maximum(high, -1.0).astype(np.int64)
+
+    def _limited(
+        self, states: _States, promises: _Promises, best: _Best, limit: int
+    ) -> tuple[_States, _Promises]:
         """Without the states beyond the limit of their class, those of the lowest bounds, which are noted."""
-        sizes = np.bincount(states.at, minlength=len(self.weights))
-        if sizes.max() <= limit:
-            return states
-        room = np.einsum("skr,sr->sk", self.multipliers[states.at], states.free) + self.slack[states.at, level]
-        bounds = states.value + room.min(axis=1) // self.scale
-        order = np.lexsort((np.arange(len(bounds)), -bounds, states.at))
+        sizes = np.bincount(states.at, minlength=len(best.values))
+        if sizes.max(initial=0) <= limit:
+            return states, promises
+        bounds = promises.bounds
+        order = np.lexsort((-bounds, states.at))  # a stable sort: equal bounds stay in order
         starts = np.cumsum(sizes) - sizes
         beyond = np.arange(len(order)) - starts[states.at[order]] >= limit
         dropped, kept = order[beyond], np.sort(order[~beyond])
-        np.maximum.at(best.dropped, states.at[dropped], bounds[dropped])
-        return _States(states.at[kept], states.free[kept], states.value[kept], states.counts[kept])
+        np.maximum.at(best.dropped, states.at[dropped], bounds[dropped] // self.scale)
+        return states.picked(kept), promises.picked(kept)
+
+    def _times(self, level: int, free: Ints) -> Ints:
+        """int64[S]: how often the request of the level's shape fits."""
+        fits = np.full(free.shape[1], np.iinfo(np.int64).max)
+        for row, request in zip(free, self.requests[level].tolist(), strict=True):
+            if request:
+                np.minimum(fits, row // request, out=fits)
+        return fits
 
 
-def _times(free: Ints, requests: Ints) -> Ints:
-    """int64[S]: how often each request fits. Every shape requests something: a pod takes a slot."""
-    times = np.where(requests > 0, free // np.maximum(requests, 1), np.iinfo(np.int64).max)
-    fits: Ints = times.min(axis=1)
-    return fits
+def _order(problem: Problem) -> Ints:
+    """int64[L]: the shapes in the order in which they are decided.
+
+    The smallest first: what large shapes can use of the rest is told best by `_usable`.
+    """
+    share = problem.requests / np.maximum(problem.free.max(axis=0, initial=1), 1)
+    return np.argsort(share.max(axis=1), kind="stable")
+
+
+def _usable(requests: Ints, free: Ints) -> list[list[Ints | None]]:
+    """For each level and resource: table[f] is the most of f that counts of the shapes from that level on use up."""
+    largest = free.max(axis=1, initial=0).tolist()
+    tables: list[list[Ints | None]] = []
+    reachable = [None if most > _TABLE else np.arange(most + 1) == 0 for most in largest]
+    for level in reversed(range(len(requests))):
+        row: list[Ints | None] = []
+        for reach, request in zip(reachable, requests[level].tolist(), strict=True):
+            if reach is None:
+                row.append(None)
+                continue
+            step = request
+            while 0 < step < len(reach):
+                reach[step:] |= reach[:-step]
+                step *= 2
+            row.append(np.maximum.accumulate(np.where(reach, np.arange(len(reach)), 0)))
+        tables.append(row)
+    return tables[::-1]
 
 
 def _scale(weights: Ints, caps: Ints) -> int:
