@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,23 @@ def test_the_notebook_runs_from_top_to_bottom(
     assert out.startswith("Placed\ndefault/train-0 → ")
     assert "Infeasible\n" in out
     assert names["largest"] == {2: 6, 4: 12, 8: 24}
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "want"),
+    [
+        ("jobset", 4, {"Succeeded": 3}),
+        ("jobset", 3, {"Unschedulable": 3}),
+        ("leaderworkerset", 3, {"Running": 6}),
+        ("leaderworkerset", 2, {"Running": 4, "Unschedulable": 2}),
+        ("leaderworkerset", 1, {"Unschedulable": 6}),
+    ],
+)
+def test_trees_of_groups_run_as_their_examples_say(
+    name: str, nodes: int, want: dict[str, int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(EXAMPLES / "composite" / f"{name}.yaml")
+    assert main(["simulate", "-f", file, "--nodes", f"count={nodes},cpu=8,nvidia.com/gpu=4", "-o", "json"]) == 0
+    report: Object = loads(capsys.readouterr().out)
+    assert Counter(group["state"] for group in report["groups"]) == want
+    assert not report["invariants"]["violations"]

@@ -179,11 +179,10 @@ class _Search:
 
     def reason(self, root: Branch) -> str:
         """Why nothing was found."""
-        needed = f"{root.min_groups} of the {len(root.children)} groups of {root.key}"
+        needed = f"{root.min_groups} of its {len(root.children)} groups"
         if self.is_proof:
-            return f"{needed} are needed, and so many do not fit at the same time, whichever are chosen"
-        tried = f"{self.questions} attempts"
-        return f"found no placement for {needed} in {tried}, and no proof that there is none"
+            return f"it needs {needed}, and so many do not fit at the same time, whichever are chosen"
+        return f"no placement for {needed} was found in {self.questions} attempts, and no proof that there is none"
 
     def _choose(self, tree: Tree, chosen: tuple[Leaf, ...], then: _Then) -> Placements | None:
         """Extend a choice so that `tree` succeeds, and go on with `then`; the first that comes through."""

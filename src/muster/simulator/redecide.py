@@ -18,7 +18,7 @@ from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
 from muster.scheduler.options import SchedulerOptions
-from muster.simulator.groups import ENDED, GroupView, phase_of, scheduler_of
+from muster.simulator.groups import ENDED, GroupView, first_reason, phase_of, scheduler_of
 
 _Question: TypeAlias = tuple[tuple[Shape, ...], int, int, str | None, str]
 """What a group asks for, whoever it is: shapes of its pending members, min_count, members that run, topology key, and
@@ -34,7 +34,13 @@ class Judge:
         self._judged: dict[_Question, tuple[str, Object | None]] = {}
 
     def state_of(self, group: GroupView) -> tuple[str, Object | None]:
-        """`Undecided`, `Unschedulable` or `Pending` (it could run now), and the explanation if it has one."""
+        """`Undecided`, `Unschedulable` or `Pending` (it could run now), and the explanation if it has one.
+
+        A group of a tree is not judged alone: what its pods say holds.
+        """
+        if group.terms is not None and group.terms.parent:
+            states = {"Unschedulable": "Unschedulable", "SchedulingGated": "Gated"}
+            return states.get(first_reason(group.pending)[0], "Pending"), None
         members = tuple(Member(key_of(pod), self._state.shape_of(pod)) for pod in group.pending)
         running = sum(1 for pod in group.pods if pod["spec"].get("nodeName") and phase_of(pod) not in ENDED)
         topology_key = group.terms.topology_key if group.terms is not None else None
