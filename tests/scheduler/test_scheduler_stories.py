@@ -342,7 +342,12 @@ def test_events_are_those_of_kubernetes() -> None:
         events = (await world.client.list(EVENTS)).items
         assert [(each["type"], each["reason"], each["message"]) for each in events] == [
             ("Normal", "Scheduled", "Successfully assigned default/fits to node"),
-            ("Warning", "FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu."),
+            (
+                "Warning",
+                "FailedScheduling",
+                "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: "
+                "0/1 nodes are available: 1 No preemption victims found for incoming pod.",
+            ),
         ]
         assert await world.said("waits") == ("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
 

@@ -87,6 +87,8 @@ class Effects:
     groups: dict[str, bool] = field(default_factory=dict)
     nodes: dict[str, set[ClusterEvent]] = field(default_factory=dict)
     trees: dict[str, bool] = field(default_factory=dict)
+    gone: dict[str, None] = field(default_factory=dict)
+    """Pods that had a node and are gone or have ended."""
 
     def touch_tree(self, root: str | None, *, retry: bool = False) -> None:
         if root is not None:
@@ -101,7 +103,7 @@ class Effects:
             self.nodes.setdefault(name, set()).update(found)
 
     def __bool__(self) -> bool:
-        return bool(self.pods or self.groups or self.nodes or self.trees)
+        return bool(self.pods or self.groups or self.nodes or self.trees or self.gone)
 
 
 class SchedulerCache:
@@ -119,6 +121,8 @@ class SchedulerCache:
         self._pod_by_pod = pod_by_pod
         self._groups_of_object: dict[tuple[bool, str], dict[str, None]] = {}
         self._effects = Effects()
+        self.assigned_changed: dict[str, None] = {}
+        """Pods that came to a node, left one or changed there; whoever keeps books of running pods takes them."""
 
     def take_effects(self) -> Effects:
         """What changed since the last call."""
@@ -199,6 +203,10 @@ class SchedulerCache:
         self._touch(record, retry=True)
         return True
 
+    def has_more_room(self, node: str) -> None:
+        """Room on the node that was kept for somebody is free again."""
+        self._effects.touch_node(node, (ClusterEvent.POD_REMOVED,))
+
     def _set_node(self, name: str, node: Object) -> None:
         old = self.nodes.get(name)
         self.nodes[name] = node
@@ -234,6 +242,7 @@ class SchedulerCache:
         if node:
             if record.node == node:
                 record.assumed = False
+                self.assigned_changed[record.key] = None
                 self._update_usage(record, old, pod)
             else:
                 self._move(record, node, assumed=False)
@@ -254,6 +263,7 @@ class SchedulerCache:
         freed = record.node
         self._leave(record)
         if freed:
+            self._effects.gone[key] = None
             self._effects.touch_node(freed, (ClusterEvent.POD_REMOVED,))
         self._touch(record)
 
@@ -268,6 +278,7 @@ class SchedulerCache:
         record.node, record.assumed = node, assumed
         members = self._members(record.ref) if record.ref is not None else None
         if node:
+            self.assigned_changed[record.key] = None
             self.state.add_pod(record.key, record.pod, node)
         elif is_leaving(record.pod):
             members = None
@@ -280,6 +291,7 @@ class SchedulerCache:
 
     def _leave(self, record: PodRecord) -> None:
         if record.node:
+            self.assigned_changed[record.key] = None
             self.state.remove_pod(record.key)
         members = self.groups.get(record.ref.key) if record.ref is not None else None
         if members is None:

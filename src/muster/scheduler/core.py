@@ -6,16 +6,18 @@ The service feeds it (`apply`), asks what to do (`settle`, `decide`) and reports
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from muster.api.groups import GroupRef
 from muster.engine.decide import decide
-from muster.engine.model import Decision
+from muster.engine.model import Decision, Member, Placed
+from muster.engine.preemption.model import NoPlan
 from muster.scheduler.cache import Effects, Members, PodRecord, SchedulerCache
 from muster.scheduler.changes import is_leaving
 from muster.scheduler.cycle import (
     SCHEDULER_ERROR,
+    UNSCHEDULABLE,
     Ask,
     Rejection,
     Signature,
@@ -28,6 +30,7 @@ from muster.scheduler.cycle import (
     tree_rejection,
     tree_verdicts,
     verdicts,
+    with_preemption_text,
 )
 from muster.scheduler.entities import GROUP, POD, TREE, Entities
 from muster.scheduler.options import SchedulerOptions
@@ -38,9 +41,10 @@ from muster.scheduler.pre_enqueue import (
     hold_of_tree,
     is_gated,
 )
+from muster.scheduler.preempt import Preemptions, Question
 from muster.scheduler.queue import SchedulingQueue
 from muster.scheduler.requeue import wake_for_nodes
-from muster.scheduler.tree import Branch, decide_tree
+from muster.scheduler.tree import Branch, decide_tree, leaves_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +62,51 @@ class SchedulerCore:
     options: SchedulerOptions
     cache: SchedulerCache = field(init=False)
     queue: SchedulingQueue = field(init=False)
+    preemptions: Preemptions = field(init=False)
     holds: dict[str, Hold] = field(default_factory=dict)
     entities: Entities = field(init=False)
     _bind_errors: dict[str, int] = field(default_factory=dict)
     _refused: dict[Signature, Decision] = field(default_factory=dict)
     """Questions that were answered with no, while nothing has happened that could give room."""
+    _no_plans: dict[Signature, NoPlan] = field(default_factory=dict)
+    """Of those, the ones for which nobody can be evicted."""
 
     def __post_init__(self) -> None:
         self.cache = SchedulerCache(self.options.scheduler_names, pod_by_pod=self.options.pod_by_pod)
         self.queue = SchedulingQueue(self.options.backoff, flush_after_s=self.options.flush_after_s)
         self.entities = Entities(self.cache, self.options)
+        self.preemptions = Preemptions(self.cache, time_limit_s=self.options.plan_limit_s)
 
     def settle(self, now: float) -> list[Held]:
         """Move entities for what changed since the last call; the groups that are held for a new reason."""
         effects = self.cache.take_effects()
         held = [news for entity in self._by_age(effects) for news in self._settle_entity(entity, effects, now)]
+        for entity in self.preemptions.gone(effects.gone):
+            self.queue.activate(entity, now, "VictimsGone")
+        for entity in self.preemptions.entities:
+            if entity not in self.queue:
+                self.preemptions.release(entity)
         if effects.nodes:
             self._refused.clear()
-            wake_for_nodes(self.queue, self.cache.state.snapshot(), effects.nodes, now, self.entities.profiles)
+            self._no_plans.clear()
+            snapshot, lower = self.cache.state.snapshot(), self.preemptions.lower_pods
+            wake_for_nodes(self.queue, snapshot, effects.nodes, now, self.entities.profiles, lower)
         return held
+
+    def adopt_nominations(self) -> None:
+        """After a restart: room that was kept for pending pods goes on being kept."""
+        records: dict[str, list[PodRecord]] = {}
+        for key, record in self.cache.pods.items():
+            if record.ours and not record.node and (record.pod.get("status") or {}).get("nominatedNodeName"):
+                records.setdefault(self.entities.of_pod(key), []).append(record)
+        for entity, pods in records.items():
+            if entity in self.queue:
+                self.preemptions.adopt(entity, self.entities.priority(entity), pods)
+
+    def eviction_refused(self, pod: str, now: float) -> None:
+        """A victim cannot be deleted: whoever waited for it plans anew."""
+        for entity in self.preemptions.refused(pod):
+            self.queue.activate(entity, now, "EvictionFailed")
 
     def decide(self, now: float) -> list[Verdict]:
         """Try the entities that are next; placements are assumed, everything else is back in the queue."""
@@ -256,43 +286,98 @@ class SchedulerCore:
         ask = self.entities.ask(entity)
         if ask is None:
             self.queue.finish(entity, now)
-        return ask
+            return None
+        return replace(ask, has_room_kept=True) if entity in self.preemptions else ask
 
     def _decide_run(self, run: list[Ask], now: float) -> list[Verdict]:
         if run[0].tree is not None:
             return self._decide_tree(run[0], run[0].tree, now)
         signature = run[0].signature
-        decision = self._refused.get(signature)
+        decision = None if run[0].has_room_kept else self._refused.get(signature)
         try:
             if decision is None:
-                profile = self.entities.profiles[signature.profile]
-                decision = decide(self.cache.state.snapshot(), request_of(run), profile=profile)
+                decision = self._decision(run)
             result = verdicts(run, decision)
         except Exception as error:  # a fault in one decision must not stop the others; the verdict reports it
             result = [failure(ask, f"{type(error).__name__}: {error}") for ask in run]
         if decision is not None and is_final(result[-1]):
             self._refused[signature] = refusal(decision)
+        carried = []
         for verdict in result:
-            self._carry_out(verdict, now)
-        return result
+            carried.append(self._with_preemption(verdict, verdict.ask.members, now))
+            self._carry_out(carried[-1], now)
+        return carried
+
+    def _decision(self, run: list[Ask]) -> Decision:
+        """The engine's answer, on the cluster as these entities find it: with room kept for others."""
+        first = run[0]
+        profile = self.entities.profiles[first.profile]
+        with self.preemptions.view(first.priority, first.entity) as snapshot:
+            planned: Placed | None = None
+            if first.has_room_kept:
+                planned = self.preemptions.as_planned(first.entity, first.members, snapshot, profile)
+            return planned or decide(snapshot, request_of(run), profile=profile)
 
     def _decide_tree(self, ask: Ask, tree: Branch, now: float) -> list[Verdict]:
         """One attempt for a whole tree: a verdict for each of its groups, one answer for the queue."""
         decide_group = partial(decide, profile=self.entities.profiles[ask.profile])
         try:
-            result = tree_verdicts(ask, tree, decide_tree(self.cache.state.snapshot(), tree, decide_group))
+            with self.preemptions.view(ask.priority, ask.entity) as snapshot:
+                result = tree_verdicts(ask, tree, decide_tree(snapshot, tree, decide_group))
             rejection = tree_rejection(ask, result)
         except Exception as error:  # as for groups: a fault in one decision must not stop the others
             result = [failure(ask, f"{type(error).__name__}: {error}")]
             rejection = result[0].rejection
         placements = tuple(placement for verdict in result for placement in verdict.placements)
-        self._carry_out(Verdict(ask, placements, rejection), now)
+        needed = tuple(member for leaf in leaves_of(tree) for member in leaf.need)
+        whole = self._with_preemption(Verdict(ask, placements, rejection), needed, now)
+        self._carry_out(whole, now)
+        if whole.plan is not None:
+            result[0] = replace(result[0], plan=whole.plan, victims=whole.victims)
         return result
+
+    # -- preemption (PostFilter) -------------------------------------------------------------------------------------
+
+    def _with_preemption(self, verdict: Verdict, members: tuple[Member, ...], now: float) -> Verdict:
+        """For an entity that got nothing: the verdict with the pods that go for it, or why none do."""
+        ask, rejection = verdict.ask, verdict.rejection
+        if verdict.placements or rejection is None or not members:
+            return verdict
+        if rejection.reason != UNSCHEDULABLE or rejection.signature is None:
+            return verdict
+        question = self._question(ask, members)
+        outcome = self._no_plans.get(ask.signature) or self.preemptions.plan(question, now)
+        if isinstance(outcome, NoPlan):
+            if not outcome.is_waiting:
+                self._no_plans[ask.signature] = outcome
+                self.preemptions.release(ask.entity)
+            return replace(verdict, rejection=with_preemption_text(ask, rejection, outcome.text))
+        victims, displaced = self.preemptions.start(question, outcome, now)
+        for entity in displaced:
+            self.queue.activate(entity, now, "Displaced")
+        kept = replace(ask, has_room_kept=True)
+        return Verdict(kept, (), replace(rejection, signature=kept.signature), outcome, tuple(victims))
+
+    def _question(self, ask: Ask, members: tuple[Member, ...]) -> Question:
+        need = len(members) if ask.tree is not None else max(1, ask.min_count - ask.scheduled)
+        is_pod = ask.ref is None and ask.tree is None
+        profile = self.entities.profiles[ask.profile]
+        return Question(ask.entity, ask.priority, members, need, is_pod, self._may_preempt(ask), profile)
+
+    def _may_preempt(self, ask: Ask) -> bool:
+        """Whether neither the group nor any of its pods has preemptionPolicy Never."""
+        terms = self.cache.terms(ask.ref) if ask.ref is not None else None
+        if terms is not None and not terms.may_preempt:
+            return False
+        records = (self.cache.pods.get(member.key) for member in ask.members)
+        return all(each is None or each.pod["spec"].get("preemptionPolicy") != "Never" for each in records)
 
     def _carry_out(self, verdict: Verdict, now: float) -> None:
         entity, rejection = verdict.ask.entity, verdict.rejection
         for placement in verdict.placements:
             self.cache.assume(placement.pod, placement.node)
+        if verdict.placements:
+            self.preemptions.release(entity)
         if rejection is None:
             self.queue.finish(entity, now)
         elif verdict.placements:

@@ -8,12 +8,14 @@ as one request each would.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.api.groups import GroupRef
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Member, Placed, Placement, Undecided
+from muster.engine.preemption.model import Plan
 from muster.engine.shape import Shape
 from muster.scheduler.changes import waits_for
+from muster.scheduler.preempt import Victim
 from muster.scheduler.tree import Branch, Leaf, TreeDecision, leaves_of
 from muster.scheduler.waiting import ANY
 
@@ -27,12 +29,15 @@ class Signature:
 
     `members` are the shapes with their counts in the order of first appearance; `need` of them must be placed at least.
     `profile`: the number of the profile by whose rules they are placed. `structure`: what a tree of groups asks.
+    `priority` decides what room is kept from them; `keeper`: the entity, if room is kept for it.
     """
 
     members: tuple[tuple[Shape, int], ...]
     need: int
     profile: int = 0
     structure: Hashable = None
+    priority: int = 0
+    keeper: str = ""
 
     @property
     def is_one_pod(self) -> bool:
@@ -45,7 +50,7 @@ class Ask:
     """A ready entity: a plain pod (`ref` None, one member) or the pending members of a group.
 
     `profile`: the number of the profile by whose rules it is placed. `tree`: for a tree of groups, what it is made of;
-    `members` are then those of all groups.
+    `members` are then those of all groups. `has_room_kept`: by a preemption.
     """
 
     entity: str
@@ -56,6 +61,7 @@ class Ask:
     scheduled: int = 0
     profile: int = 0
     tree: Branch | None = None
+    has_room_kept: bool = False
 
     @property
     def signature(self) -> Signature:
@@ -63,7 +69,8 @@ class Ask:
         for member in self.members:
             counts[member.shape] = counts.get(member.shape, 0) + 1
         structure = None if self.tree is None else self.tree.question
-        return Signature(tuple(counts.items()), max(1, self.min_count - self.scheduled), self.profile, structure)
+        need, keeper = max(1, self.min_count - self.scheduled), self.entity if self.has_room_kept else ""
+        return Signature(tuple(counts.items()), need, self.profile, structure, self.priority, keeper)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +86,16 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an attempt gave for one entity. A group may have both placements and a rejection of the others."""
+    """What an attempt gave for one entity. A group may have both placements and a rejection of the others.
+
+    `plan`: what is to be evicted for it, `victims` the pods.
+    """
 
     ask: Ask
     placements: tuple[Placement, ...] = ()
     rejection: Rejection | None = None
+    plan: Plan | None = None
+    victims: tuple[Victim, ...] = ()
 
 
 def runs(asks: Iterable[Ask]) -> list[list[Ask]]:
@@ -182,6 +194,7 @@ def failure(ask: Ask, error: str) -> Verdict:
 
 def _joins(first: Ask, ask: Ask) -> bool:
     plain = first.ref is None and ask.ref is None and first.tree is None and ask.tree is None
+    plain = plain and not first.has_room_kept and not ask.has_room_kept
     alike = first.priority == ask.priority and first.profile == ask.profile
     return plain and alike and first.members[0].shape == ask.members[0].shape
 
@@ -225,3 +238,9 @@ def _group_message(ask: Ask, decision: Decision) -> str:
 
 def _fit_error(diagnosis: Diagnosis | None) -> str:
     return "" if diagnosis is None else diagnosis.text()
+
+
+def with_preemption_text(ask: Ask, rejection: Rejection, why: str) -> Rejection:
+    """The rejection that also says why nobody is evicted: for pods in upstream's words."""
+    link = "no new claims to deallocate, preemption:" if ask.ref is None and ask.tree is None else "preemption:"
+    return replace(rejection, message=f"{rejection.message} {link} {why}")

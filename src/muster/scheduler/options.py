@@ -26,7 +26,8 @@ class SchedulerOptions:
     `pod_by_pod` ignores groups: each pod is scheduled alone, as kube-scheduler does without the gate GenericWorkload.
     `say_why_held` writes a condition on members that PreEnqueue holds; real servers say nothing.
     `batch` and `passes`: how many entities, and how many that differ, are decided between two turns of the event loop.
-    `bindings`: how many bind requests are under way at once. Times are in seconds.
+    `bindings`: how many bind requests are under way at once. Times are in seconds. `plan_limit_s`: a cap for each
+    search for victims in a live scheduler; without, work alone is counted, and equal runs have equal plans.
     """
 
     scheduler_names: frozenset[str] = frozenset({DEFAULT_SCHEDULER, MUSTER})
@@ -41,6 +42,7 @@ class SchedulerOptions:
     batch: int = 1000
     passes: int = 32
     bindings: int = 32
+    plan_limit_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.placement != "exact":

@@ -155,6 +155,14 @@ class SchedulingQueue:
             self._pop_if(key, Place.BACKOFF, order, popped)
         return popped
 
+    def activate(self, key: str, now: float, event: str) -> None:
+        """What the entity waited for has happened: it is a candidate at once, without backoff."""
+        entity = self._entities.get(key)
+        if entity is None or entity.place in (Place.GATED, Place.ACTIVE, Place.IN_FLIGHT):
+            return
+        entity.retry_at_s = -math.inf
+        self._enqueue(entity, now, event)
+
     def finish(self, key: str, now: float) -> None:
         """An attempt placed all there was to place: the entity leaves."""
         self.remove(key, now)

@@ -6,7 +6,8 @@ only if at least one of them does. That is what is tested, so most events wake n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from muster.scheduler.changes import CONCERNS, NODE_LOCAL_PLUGINS, ClusterEvent
 from muster.scheduler.cycle import Signature
 from muster.scheduler.queue import SchedulingQueue
 from muster.scheduler.waiting import ANY, Pool
+
+Lower: TypeAlias = Callable[[Sequence[str], int], list[str]]
+"""The pods on some nodes that a preemptor of a priority may evict."""
 
 FEW_NODES = 64
 """Up to so many changed nodes are looked at alone, not as a part of the whole table."""
@@ -31,6 +35,7 @@ class Room:
         if len(nodes) <= FEW_NODES:
             snapshot = snapshot.with_nodes(table.records[table.index[node]] for node in nodes)
             table = snapshot.table
+        self.nodes = nodes
         self._snapshot = snapshot
         self._rows = np.array([table.index[node] for node in nodes], dtype=np.int64)
         most = snapshot.free()[self._rows].max(axis=0, initial=0)
@@ -41,6 +46,12 @@ class Room:
         if _counts_all_requests(profile):
             shapes = (shape for shape in shapes if self._could_fit(shape))
         return sum(int(profile.count(shape, self._snapshot)[self._rows].sum()) for shape in shapes)
+
+    def pods_without(self, keys: Sequence[str], profile: Profile, shapes: Iterable[Shape]) -> int:
+        """The same with these pods gone."""
+        with self._snapshot.trial() as trial:
+            trial.remove(keys)
+            return sum(int(profile.count(shape, trial)[self._rows].sum()) for shape in shapes)
 
     def _could_fit(self, shape: Shape) -> bool:
         """A quick no: some request is larger than what any of the nodes has left."""
@@ -62,10 +73,11 @@ def wake_for_nodes(
     events: Mapping[str, Iterable[ClusterEvent]],
     now: float,
     profiles: Sequence[Profile],
+    lower: Lower,
 ) -> None:
     """Wake the entities that these events (by node) can help. Nodes that the snapshot does not have are left out.
 
-    `profiles`: by the number that signatures name.
+    `profiles`: by the number that signatures name. `lower`: who might make room for an entity beyond what is free.
     """
     nodes_by_kinds: dict[frozenset[ClusterEvent], list[str]] = {}
     for node, kinds in events.items():
@@ -77,18 +89,35 @@ def wake_for_nodes(
         if pools:
             room = Room(snapshot, nodes)
             for pool in pools:
-                _wake(queue, pool, room, min(kind.value for kind in kinds), now, profiles)
+                _wake(queue, pool, room, min(kind.value for kind in kinds), now, profiles, lower)
 
 
-def _wake(queue: SchedulingQueue, pool: Pool, room: Room, event: str, now: float, profiles: Sequence[Profile]) -> None:
+def _wake(
+    queue: SchedulingQueue,
+    pool: Pool,
+    room: Room,
+    event: str,
+    now: float,
+    profiles: Sequence[Profile],
+    lower: Lower,
+) -> None:
     signature = pool.signature
     assert isinstance(signature, Signature)
     if ANY in pool.waits_for:
         queue.wake(signature, 1, now, event)
         return
     pods = room.pods(profiles[signature.profile], (shape for shape, _ in signature.members))
-    if pods == 0:
+    if pods == 0 and _helps_to_preempt(signature, room, profiles, lower):
+        queue.wake(signature, 1, now, event)
+    elif pods == 0:
         # What the event changed was in the way, but something else is too, which nobody has named yet.
         queue.widen(pool, NODE_LOCAL_PLUGINS)
     else:
         queue.wake(signature, pods if signature.is_one_pod else 1, now, event)
+
+
+def _helps_to_preempt(signature: Signature, room: Room, profiles: Sequence[Profile], lower: Lower) -> bool:
+    """Whether some pod would fit on the nodes without pods of lower priority."""
+    keys = lower(room.nodes, signature.priority)
+    shapes = [shape for shape, _ in signature.members]
+    return bool(keys) and room.pods_without(keys, profiles[signature.profile], shapes) > 0

@@ -1,0 +1,274 @@
+"""Preemption as the scheduler's core sees it: who waits for which victims, and where room is kept for whom. Pure.
+
+            plan                        last victim gone
+    (none) ──────► WAITING FOR VICTIMS ─────────────────► RETRY ──► placed, anywhere: all its nominations end
+                        │    ▲                              │
+                        │    └──────────────────────────────┘ the room is gone again: a new plan, or none
+                        └─► gives up (deleted, its node gone): all its nominations end
+
+While an entity waits nobody else is evicted for it. Room that is kept counts as used for everybody of at most its
+priority; an entity of higher priority takes it, and the other plans anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from muster.api.groups import GroupRef
+from muster.api.meta import is_deleting, uid_of
+from muster.engine.model import GroupRequest, Member, Placed, Placement
+from muster.engine.preemption.groups import GroupPreemptor, preempt_group
+from muster.engine.preemption.holding import holds
+from muster.engine.preemption.model import Nomination, NoPlan, Plan, Unit
+from muster.engine.preemption.pods import WAITS, Cluster, PodPreemptor, preempt_pod
+from muster.engine.profile import Profile
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot
+from muster.scheduler.cache import PodRecord, SchedulerCache
+from muster.scheduler.preempt_units import BY_SCHEDULER, Units
+
+
+@dataclass(slots=True)
+class Ongoing:
+    """An entity for which room was or is being made. `awaited`: key and uid of the pods that have to go first."""
+
+    entity: str
+    priority: int
+    places: dict[str, str]
+    shapes: dict[str, Shape]
+    awaited: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A pod to delete. `group`: it goes as a part of this group."""
+
+    record: PodRecord
+    uid: str
+    group: GroupRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Who wants to preempt: a plain pod, or the members of a group or tree of which `need` must fit."""
+
+    entity: str
+    priority: int
+    members: tuple[Member, ...]
+    need: int
+    is_pod: bool
+    may_preempt: bool
+    profile: Profile
+
+
+class Preemptions:
+    """All preemptions under way in one scheduler."""
+
+    def __init__(self, cache: SchedulerCache, *, time_limit_s: float | None = None) -> None:
+        self.units = Units(cache)
+        self.cleared: dict[str, None] = {}
+        """Pods whose nomination has ended without a node: their status is to say so. Taken by the service."""
+        self._cache = cache
+        self._time_limit_s = time_limit_s
+        self._ongoing: dict[str, Ongoing] = {}
+        self._waiting_for: dict[str, dict[str, None]] = {}
+
+    def __contains__(self, entity: str) -> bool:
+        return entity in self._ongoing
+
+    @property
+    def entities(self) -> list[str]:
+        """Those for which room is kept or made."""
+        return list(self._ongoing)
+
+    def ongoing(self, entity: str) -> Ongoing | None:
+        """What is under way for an entity; not to be changed."""
+        return self._ongoing.get(entity)
+
+    # -- what others see
+
+    @contextmanager
+    def view(self, priority: int, entity: str) -> Iterator[Snapshot]:
+        """The cluster as an entity of this priority finds it: with the room taken that is kept for others."""
+        snapshot = self._cache.state.snapshot()
+        nominations = [each for each in self.nominations(entity) if each.priority >= priority]
+        if not nominations:
+            yield snapshot
+            return
+        with snapshot.trial() as trial:
+            for each in nominations:
+                row = trial.table.index.get(each.node)
+                if row is not None:
+                    trial.place(each.shape.usage, row)
+            yield trial
+
+    def nominations(self, entity: str = "") -> list[Nomination]:
+        """Room kept for pending pods, except for those of this entity."""
+        return [
+            Nomination(pod, node, each.priority, each.shapes[pod], each.entity)
+            for each in self._ongoing.values()
+            if each.entity != entity
+            for pod, node in each.places.items()
+            if self._is_pending(pod)
+        ]
+
+    def lower_pods(self, nodes: Sequence[str], priority: int) -> list[str]:
+        """The pods on these nodes that a preemptor of this priority may evict, or that leave already."""
+        placed = self._cache.state.snapshot().placed
+        found = []
+        for node in nodes:
+            for key in placed.get(node, ()):
+                own = self.units.priority(key)
+                if own is not None and own < priority:
+                    found.append(key)
+        return found
+
+    def as_planned(self, entity: str, members: Sequence[Member], snapshot: Snapshot, profile: Profile) -> Placed | None:
+        """The placement that the entity's victims went for, if it can be carried out now."""
+        ongoing = self._ongoing.get(entity)
+        if ongoing is None:
+            return None
+        planned = [member for member in members if member.key in ongoing.places]
+        if not planned or not holds(profile, snapshot, planned, ongoing.places):
+            return None
+        placements = tuple(Placement(member.key, ongoing.places[member.key]) for member in planned)
+        rest = tuple(member.key for member in members if member.key not in ongoing.places)
+        return Placed(placements, rest)
+
+    # -- plans
+
+    def plan(self, question: Question, now_s: float) -> Plan | NoPlan:
+        """What to do for an entity that fits nowhere. One that waits for victims is told to go on waiting."""
+        ongoing = self._ongoing.get(question.entity)
+        if ongoing is not None and ongoing.awaited and self._nodes_stand(ongoing):
+            return NoPlan(WAITS, is_waiting=True)
+        cluster = Cluster(
+            self._cache.state.snapshot(),
+            self.units.all(),
+            now_s,
+            self.units.budgets(),
+            self.nominations(question.entity),
+            question.profile,
+            shape_of=self.units.shape_of,
+        )
+        if question.is_pod:
+            member = question.members[0]
+            pod = PodPreemptor(member.key, member.shape, question.priority, question.may_preempt)
+            return preempt_pod(cluster, pod)
+        request = GroupRequest(question.entity, question.members, question.need)
+        group = GroupPreemptor(request, question.priority, question.may_preempt)
+        return preempt_group(cluster, group, time_limit_s=self._time_limit_s)
+
+    def start(self, question: Question, plan: Plan, now_s: float) -> tuple[list[Victim], list[str]]:
+        """Carries a plan into the books: the pods to delete, and entities whose room it takes, to be tried again."""
+        displaced = self._displaced(question, {placement.node for placement in plan.placements})
+        for entity in displaced:
+            self.release(entity)
+        self._forget(question.entity)
+        shapes = {member.key: member.shape for member in question.members}
+        places = {placement.pod: placement.node for placement in plan.placements}
+        ongoing = Ongoing(question.entity, question.priority, places, shapes)
+        self._ongoing[question.entity] = ongoing
+        victims = [victim for unit in plan.victims for victim in self._victims(unit)]
+        for key in (*(victim.record.key for victim in victims), *plan.waits_for):
+            record = self._cache.pods.get(key)
+            if record is not None:
+                ongoing.awaited[key] = uid_of(record.pod)
+                self._waiting_for.setdefault(key, {})[question.entity] = None
+        self.units.evicting(victim.record.key for victim in victims)
+        for pod in places:
+            self.cleared.pop(pod, None)
+        return victims, displaced
+
+    def release(self, entity: str) -> None:
+        """Gives up the room of an entity; others may have it."""
+        ongoing = self._forget(entity)
+        if ongoing is None:
+            return
+        for pod, node in ongoing.places.items():
+            if self._is_pending(pod):
+                self.cleared[pod] = None
+            self._cache.has_more_room(node)
+
+    def gone(self, pods: Iterable[str]) -> list[str]:
+        """Pods are gone: the entities that have none left to wait for."""
+        ready: dict[str, None] = {}
+        for pod in pods:
+            for entity in self._waiting_for.pop(pod, ()):
+                ongoing = self._ongoing.get(entity)
+                if ongoing is not None and ongoing.awaited.pop(pod, None) is not None and not ongoing.awaited:
+                    ready[entity] = None
+        return list(ready)
+
+    def refused(self, pod: str) -> list[str]:
+        """A victim cannot be deleted: the entities that waited for it, which have to plan anew."""
+        self.units.stays(pod)
+        entities = list(self._waiting_for.get(pod, ()))
+        for entity in entities:
+            self.release(entity)
+        return entities
+
+    def adopt(self, entity: str, priority: int, records: Sequence[PodRecord]) -> None:
+        """After a restart: takes over nominations that pending pods carry, and the victims that are still leaving."""
+        places = {}
+        for record in records:
+            node = (record.pod.get("status") or {}).get("nominatedNodeName")
+            if node and not record.node:
+                places[record.key] = node
+        if not places or entity in self._ongoing:
+            return
+        shapes = {record.key: self._cache.shape(record) for record in records if record.key in places}
+        ongoing = self._ongoing[entity] = Ongoing(entity, priority, places, shapes)
+        nodes = set(places.values())
+        for key, record in self._cache.pods.items():
+            own = self.units.priority(key)
+            if record.node in nodes and own is not None and own < priority and _is_victim(record):
+                ongoing.awaited[key] = uid_of(record.pod)
+                self._waiting_for.setdefault(key, {})[entity] = None
+
+    # -- inside
+
+    def _forget(self, entity: str) -> Ongoing | None:
+        ongoing = self._ongoing.pop(entity, None)
+        if ongoing is not None:
+            for pod in ongoing.awaited:
+                waiting = self._waiting_for.get(pod)
+                if waiting is not None:
+                    waiting.pop(entity, None)
+                    if not waiting:
+                        del self._waiting_for[pod]
+        return ongoing
+
+    def _displaced(self, question: Question, nodes: set[str]) -> list[str]:
+        """Entities of lower priority that keep room on these nodes: they may not count on it any more."""
+        return [
+            each.entity
+            for each in self._ongoing.values()
+            if each.priority < question.priority
+            and each.entity != question.entity
+            and not nodes.isdisjoint(each.places.values())
+        ]
+
+    def _victims(self, unit: Unit) -> list[Victim]:
+        records = [self._cache.pods[pod.key] for pod in unit.evicted if pod.key in self._cache.pods]
+        return [Victim(record, uid_of(record.pod), record.ref if unit.is_group else None) for record in records]
+
+    def _is_pending(self, pod: str) -> bool:
+        record = self._cache.pods.get(pod)
+        return record is not None and not record.node
+
+    def _nodes_stand(self, ongoing: Ongoing) -> bool:
+        """Whether the nodes are still there and take pods."""
+        nodes = self._cache.nodes
+        return all(
+            node in nodes and not (nodes[node].get("spec") or {}).get("unschedulable")
+            for node in ongoing.places.values()
+        )
+
+
+def _is_victim(record: PodRecord) -> bool:
+    """Whether the pod is on its way out for a preemption."""
+    conditions = (record.pod.get("status") or {}).get("conditions") or ()
+    return is_deleting(record.pod) and any(each.get("reason") == BY_SCHEDULER for each in conditions)

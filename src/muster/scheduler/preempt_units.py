@@ -1,0 +1,137 @@
+"""What could be evicted: the running pods as units, kept up to date pod by pod, and the disruption budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from muster.api.codec import Object
+from muster.api.meta import condition, is_deleting
+from muster.api.selectors import SelectorError
+from muster.clock import parse_rfc3339
+from muster.engine.preemption.budgets import Budget, Budgets, parse_budget
+from muster.engine.preemption.model import RunningPod, Unit
+from muster.engine.shape import Shape
+from muster.scheduler.cache import PodRecord, SchedulerCache
+
+BY_SCHEDULER = "PreemptionByScheduler"
+DISRUPTION_TARGET = "DisruptionTarget"
+
+
+class Units:
+    """The units of a cache. Looking at them costs what changed since the last time, and a step a group."""
+
+    def __init__(self, cache: SchedulerCache) -> None:
+        self._cache = cache
+        self._evicting: dict[str, None] = {}
+        self._single: dict[str, Unit] = {}
+        self._grouped: dict[str, dict[str, RunningPod]] = {}
+        self._group_of: dict[str, str] = {}
+        self._budgets: dict[str, Budget] = {}
+
+    def all(self) -> list[Unit]:
+        """All units: pods without a group, pods of groups that may go one by one, whole groups."""
+        self._catch_up()
+        found = list(self._single.values())
+        for key, pods in self._grouped.items():
+            found += self._units_of(key, pods)
+        return found
+
+    def priority(self, pod: str) -> int | None:
+        """The priority with which a running pod is judged; None if it does not run."""
+        record = self._cache.pods.get(pod)
+        return None if record is None or not record.node else self._priority(record)
+
+    def budgets(self) -> Budgets:
+        """The disruption budgets."""
+        return Budgets(self._budgets.values())
+
+    def set_budget(self, key: str, obj: Object | None) -> None:
+        """Takes over a PodDisruptionBudget; one that cannot be read protects nothing."""
+        try:
+            budget = None if obj is None else parse_budget(obj)
+        except SelectorError:
+            budget = None
+        if budget is None:
+            self._budgets.pop(key, None)
+        else:
+            self._budgets[key] = budget
+
+    def evicting(self, pods: Iterable[str]) -> None:
+        """These pods are about to be deleted by us: they count as leaving before the API server says so."""
+        for pod in pods:
+            self._evicting[pod] = None
+            self._cache.assigned_changed[pod] = None
+
+    def stays(self, pod: str) -> None:
+        """The pod is not deleted after all."""
+        if pod in self._evicting:
+            del self._evicting[pod]
+            self._cache.assigned_changed[pod] = None
+
+    def shape_of(self, pod: str) -> Shape | None:
+        """What a running pod would ask for on another node."""
+        record = self._cache.pods.get(pod)
+        if record is None:
+            return None
+        try:
+            return replace(self._cache.shape(record), node_name="")
+        except ValueError:
+            return None
+
+    # -- upkeep
+
+    def _catch_up(self) -> None:
+        changed, self._cache.assigned_changed = self._cache.assigned_changed, {}
+        for key in changed:
+            self._drop(key)
+            record = self._cache.pods.get(key)
+            if record is None:
+                self._evicting.pop(key, None)
+            elif record.node:
+                self._add(key, record)
+
+    def _drop(self, key: str) -> None:
+        self._single.pop(key, None)
+        group = self._group_of.pop(key, None)
+        if group is not None:
+            self._grouped[group].pop(key, None)
+            if not self._grouped[group]:
+                del self._grouped[group]
+
+    def _add(self, key: str, record: PodRecord) -> None:
+        pod = self._running(key, record)
+        if record.ref is None:
+            self._single[key] = Unit(key, record.priority, (pod,))
+        else:
+            self._group_of[key] = record.ref.key
+            self._grouped.setdefault(record.ref.key, {})[key] = pod
+
+    def _running(self, key: str, record: PodRecord) -> RunningPod:
+        pod = record.pod
+        started = (pod.get("status") or {}).get("startTime")
+        leaving = is_deleting(pod)
+        disruption = condition(pod, DISRUPTION_TARGET) if leaving else None
+        return RunningPod(
+            key,
+            record.node,
+            parse_rfc3339(started) if started else None,
+            pod["metadata"].get("labels") or {},
+            leaving=leaving or key in self._evicting,
+            preempted=key in self._evicting or (disruption is not None and disruption.get("reason") == BY_SCHEDULER),
+        )
+
+    def _units_of(self, key: str, pods: dict[str, RunningPod]) -> list[Unit]:
+        members = self._cache.groups.get(key)
+        terms = None if members is None else self._cache.terms(members.ref)
+        if terms is not None and terms.disrupted_together:
+            priority = self._priority(self._cache.pods[next(iter(pods))])
+            return [Unit(f"group:{key}", priority, tuple(pods[each] for each in sorted(pods)), is_group=True)]
+        return [
+            Unit(pod.key, self._priority(self._cache.pods[pod.key]), (pod,), in_group=True) for pod in pods.values()
+        ]
+
+    def _priority(self, record: PodRecord) -> int:
+        """The group's priority, else the pod's."""
+        terms = None if record.ref is None else self._cache.terms(record.ref)
+        return record.priority if terms is None or terms.priority is None else terms.priority
