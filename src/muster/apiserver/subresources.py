@@ -14,10 +14,11 @@ from muster.apiserver import bodies, errors
 from muster.apiserver.context import Context
 from muster.apiserver.patching import patched
 from muster.apiserver.registry import binding, budgets
+from muster.apiserver.registry import resize as resizing
 from muster.apiserver.registry.poddefaults import default_container
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Served
-from muster.apiserver.verbs import Verbs, resource_name, shown_as
+from muster.apiserver.verbs import Verbs, kind_name, resource_name, shown_as
 from muster.client.transport import JSON_PATCH
 
 
@@ -125,6 +126,23 @@ def ephemeral_containers(call: Call) -> Object:
     return call.verbs.commit(call.ctx, call.served, stored, new)
 
 
+def resize(call: Call) -> Object:
+    """GET, PUT and PATCH of a pod of which only the cpu and memory of containers change."""
+    stored = call.stored()
+    if call.request.method in ("GET", "HEAD"):
+        return stored
+    asked = _written(call, stored)
+    call.served.strategy.default(asked, call.ctx)
+    call.verbs.check_preconditions(call.served, asked["metadata"], stored)
+    new = resizing.resized(asked, stored)
+    problems = resizing.validate_resize(new, stored)
+    if problems:
+        raise errors.invalid(kind_name(call.served), call.name, problems)
+    if new["spec"] != stored["spec"]:
+        new["metadata"]["generation"] = stored["metadata"].get("generation", 0) + 1
+    return call.verbs.commit(call.ctx, call.served, stored, new)
+
+
 def scale(call: Call) -> Object:
     """GET, PUT and PATCH of a Scale: spec.replicas of the object."""
     stored = call.stored()
@@ -166,6 +184,7 @@ _HANDLERS: dict[str, Handler] = {
     "eviction": evict,
     "ephemeralcontainers": ephemeral_containers,
     "finalize": finalize,
+    "resize": resize,
     "scale": scale,
 }
 

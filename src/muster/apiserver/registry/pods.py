@@ -20,6 +20,7 @@ from muster.apiserver.registry.poddefaults import (
 )
 from muster.apiserver.registry.podspec import validate_new_pod, validate_pod_names, validate_pod_update
 from muster.apiserver.registry.priority import resolve_pod_priority
+from muster.apiserver.registry.resize import is_only_a_resize, validate_resize
 from muster.apiserver.registry.strategy import Strategy
 
 REMEMBERED = 4096
@@ -106,6 +107,9 @@ class PodStrategy(Strategy):
         return errors
 
     def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
+        if ctx.options.is_lenient and is_only_a_resize(new, old):
+            ctx.warn("spec.containers[*].resources: a real server wants --subresource resize for this")
+            return validate_resize(new, old)
         return validate_pod_update(new, old)
 
     def selectable(self, obj: Object) -> Mapping[str, str]:

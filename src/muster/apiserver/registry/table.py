@@ -107,7 +107,7 @@ def _core() -> list[Served]:
             PodStrategy(),
             short="po",
             categories="all",
-            subresources=(binding, ephemeral, eviction),
+            subresources=(binding, ephemeral, eviction, Subresource("resize", "Pod")),
             status=True,
         ),
         _served(
