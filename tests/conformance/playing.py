@@ -232,9 +232,9 @@ class Player:
     async def finish_what_is_gone(self, actions: list[JSON]) -> None:
         """Finish deletions that a recording does not mention, where one pod after the other is given up.
 
-        That is so if a step only patches and a pod that was terminating before it is not there any more after it.
+        That is so if a step only resizes a ReplicaSet and a pod that was terminating before is not there any more.
         """
-        if not actions or any("patch" not in action for action in actions):
+        if not actions or any(action.get("patch", {}).get("kind") != "ReplicaSet" for action in actions):
             return
         left = {pod["name"] for pod in self.recorded.get("Pod") or ()}
         for pod in list(self.pods.objects.values()):

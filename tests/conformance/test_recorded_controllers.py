@@ -13,24 +13,26 @@ from muster.api.codec import Object
 
 HERE = Path(__file__).parent
 RECORDING = HERE / "data" / "controllers-1.36.jsonl.gz"
-FAMILIES = ("job", "job-gang", "node", "gc", "namespace")
+FAMILIES = (
+    "cronjob",
+    "daemonset",
+    "deployment",
+    "gc",
+    "job",
+    "job-gang",
+    "namespace",
+    "node",
+    "pdb",
+    "quota",
+    "replicaset",
+    "statefulset",
+)
 SCENARIOS = [line for line in read_lines(RECORDING) if line["family"] in FAMILIES]
-
-
-def needs_deployments(scenario: Object) -> bool:
-    """Whether steps create Deployments, whose controller is not there yet."""
-    return any(
-        isinstance(action, dict) and isinstance(made := action.get("create"), dict) and made["kind"] == "Deployment"
-        for step in scenario["steps"]
-        for action in step["do"]
-    )
 
 
 @pytest.mark.parametrize("seed", [None, 1], ids=["as recorded", "renamed"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: str(scenario["id"]))
 def test_controllers_do_what_was_recorded(scenario: Object, seed: int | None) -> None:
-    if needs_deployments(scenario):
-        pytest.skip("needs the Deployment controller")
     rules = load_accepted(HERE / "accepted.yaml")
     (outcome,) = KIND.run([scenario], seed)
     assert not outcome.differences or is_accepted(outcome, rules), outcome.differences

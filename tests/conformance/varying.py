@@ -8,6 +8,9 @@ import re
 from muster.api.codec import JSON, Object
 
 NODES = ("n1", "n2", "n3", "n4", "n5", "n6")
+WORDS = {"a", "ratio"}
+"""Names that are also words of messages are left alone."""
+
 KINDS = (
     "Job",
     "Pod",
@@ -33,6 +36,7 @@ def vary(scenario: Object, seed: int) -> Object:
     rng = random.Random(f"{seed} {scenario['id']}")
     names = sorted(_names(scenario))
     renamed = {name: _other(rng, name) for name in (*names, *NODES)}
+    renamed |= {f"{claim}-{name}": f"{claim}-{renamed[name]}" for claim, name in _claims(scenario)}
     pattern = re.compile(
         f"(?:{BEFORE})(" + "|".join(re.escape(name) for name in sorted(renamed, key=len, reverse=True)) + r")(?![\w./])"
     )
@@ -43,7 +47,7 @@ def vary(scenario: Object, seed: int) -> Object:
 
 
 def _names(scenario: Object) -> set[str]:
-    """Names of objects and containers that steps create. Single articles of English are left alone."""
+    """Names of objects and containers that steps create."""
     found: set[str] = set()
     for step in scenario["steps"]:
         for action in step["do"]:
@@ -55,7 +59,18 @@ def _names(scenario: Object) -> set[str]:
             if spec is None:
                 continue
             found |= {container["name"] for container in (spec["containers"] + spec.get("initContainers", []))}
-    return found - {"a"}
+    return found - WORDS
+
+
+def _claims(scenario: Object) -> set[tuple[str, str]]:
+    """The names of claim templates, each with that of its StatefulSet."""
+    made = [action["create"] for step in scenario["steps"] for action in step["do"] if "create" in action]
+    return {
+        (template["metadata"]["name"], obj["metadata"]["name"])
+        for obj in made
+        if isinstance(obj, dict)
+        for template in (obj.get("spec") or {}).get("volumeClaimTemplates") or ()
+    }
 
 
 def _pod_spec(obj: Object) -> Object | None:

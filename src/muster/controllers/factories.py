@@ -12,6 +12,7 @@ from muster.controllers.cronjob import CronJobController
 from muster.controllers.daemonset import DaemonSetController
 from muster.controllers.deployment import DeploymentController
 from muster.controllers.discovery_runner import DiscoveryRunner
+from muster.controllers.disruption import DisruptionController
 from muster.controllers.gc import GarbageCollector
 from muster.controllers.job import JobController
 from muster.controllers.job_groups import GroupApi
@@ -22,6 +23,7 @@ from muster.controllers.options import ControllerOptions, JobGroups
 from muster.controllers.pod_gc import PodGarbageCollector
 from muster.controllers.podgroup_protection import PodGroupProtection
 from muster.controllers.pvc_protection import ClaimProtection
+from muster.controllers.quota import QuotaController
 from muster.controllers.replicaset import ReplicaSetController
 from muster.controllers.runner import Backoff, Controller, ControllerRunner, Informers, Request
 from muster.controllers.statefulset import StatefulSetController
@@ -85,6 +87,7 @@ CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
     "cronjob-controller": _plain(lambda options: CronJobController()),
     "daemonset-controller": _plain(lambda options: DaemonSetController(options.removal_tie)),
     "deployment-controller": _plain(lambda options: DeploymentController()),
+    "disruption-controller": _plain(lambda options: DisruptionController()),
     "garbage-collector-controller": _discovering(GarbageCollector),
     "job-controller": _job,
     "namespace-controller": _discovering(NamespaceController),
@@ -95,6 +98,7 @@ CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
     ),
     "podgroup-protection-controller": _discovering(_podgroup_protection),
     "replicaset-controller": _plain(lambda options: ReplicaSetController(options.removal_tie)),
+    "resourcequota-controller": _discovering(QuotaController),
     "statefulset-controller": _plain(lambda options: StatefulSetController()),
     "taint-eviction-controller": _plain(lambda options: TaintEviction()),
     "ttl-after-finished-controller": _plain(lambda options: TtlAfterFinishedController()),

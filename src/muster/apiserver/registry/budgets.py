@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from muster.api.codec import JSON, Object
-from muster.api.meta import has_condition
+from muster.api.meta import condition, has_condition
 from muster.api.selectors import label_selector
 from muster.apiserver import errors
 from muster.apiserver.bodies import DeleteOptions
@@ -100,8 +100,28 @@ def spend(pod: Object, ctx: Context) -> Object | None:
     ]
     if len(budgets) > 1:
         why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        raise errors.failure(500, "InternalError", why)
-    return _spent(budgets[0], meta["name"], ctx) if budgets else None
+        raise errors.failure(500, "", why)
+    if not budgets or _is_free(budgets[0], pod):
+        return None
+    return _spent(budgets[0], meta["name"], ctx)
+
+
+def _is_free(budget: Object, pod: Object) -> bool:
+    """Whether a pod that is not ready may go without spending anything of the budget."""
+    if has_condition(pod, "Ready"):
+        return False
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    desired = status.get("desiredHealthy") or 0
+    return desired > 0 and (status.get("currentHealthy") or 0) >= desired
+
+
+def _why(budget: Object) -> str:
+    allowed = condition(budget, "DisruptionAllowed") or {}
+    if allowed.get("reason") != "SyncFailed":
+        return ""
+    return f" because it failed sync: {allowed.get('message', '')}"
 
 
 def _spent(budget: Object, pod_name: str, ctx: Context) -> Object | None:
@@ -115,6 +135,8 @@ def _spent(budget: Object, pod_name: str, ctx: Context) -> Object | None:
     if status["disruptionsAllowed"] <= 0:
         current, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
         text = f"The disruption budget {name} needs {desired} healthy pods and has {current} currently"
+        if current > desired:
+            text = f"The disruption budget {name} does not allow evicting pods currently{_why(budget)}"
         raise errors.too_many_requests(refusal, [{"reason": "DisruptionBudget", "message": text}])
     disrupted = {**(status.get("disruptedPods") or {}), pod_name: ctx.timestamp}
     left = {**status, "disruptionsAllowed": status["disruptionsAllowed"] - 1, "disruptedPods": disrupted}
