@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from muster.api.groups import GroupRef
+from muster.api.meta import uid_of
 from muster.engine.model import Member
 from muster.engine.profile import Profile
 from muster.scheduler.cache import Members, PodRecord, SchedulerCache, scheduler_name_of
@@ -92,6 +93,16 @@ class Entities:
         if said is not None:
             return said
         return max((record.priority for members in groups for record in members.pending.values()), default=0)
+
+    def preemptor(self, ask: Ask) -> tuple[str, str]:
+        """Kind and uid (a key, where there is no object) of an entity for which others are evicted."""
+        if ask.entity.startswith(TREE):
+            root = self.cache.hierarchy.composites.get(ask.entity.removeprefix(TREE))
+            return "compositepodgroup", uid_of(root) if root is not None else ask.entity.removeprefix(TREE)
+        if ask.ref is not None:
+            group = self.cache.pod_groups.get(ask.ref.key)
+            return "podgroup", uid_of(group) if group is not None else ask.ref.key
+        return "pod", uid_of(self.cache.pods[ask.members[0].key].pod)
 
     # -- what PreEnqueue looks at ------------------------------------------------------------------------------------
 

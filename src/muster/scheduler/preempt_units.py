@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from muster.api.codec import Object
-from muster.api.meta import condition, is_deleting
+from muster.api.meta import condition, is_deleting, key_of
 from muster.api.selectors import SelectorError
+from muster.client.informer import Change
 from muster.clock import parse_rfc3339
 from muster.engine.preemption.budgets import Budget, Budgets, parse_budget
 from muster.engine.preemption.model import RunningPod, Unit
@@ -45,6 +46,11 @@ class Units:
     def budgets(self) -> Budgets:
         """The disruption budgets."""
         return Budgets(self._budgets.values())
+
+    def apply_budgets(self, changes: Iterable[Change]) -> None:
+        """Takes over changes of PodDisruptionBudgets."""
+        for change in changes:
+            self.set_budget(key_of(change.object), change.new)
 
     def set_budget(self, key: str, obj: Object | None) -> None:
         """Takes over a PodDisruptionBudget; one that cannot be read protects nothing."""

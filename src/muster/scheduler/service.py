@@ -15,17 +15,27 @@ from prometheus_client import CollectorRegistry
 
 from muster.api.groups import INITIALLY_SCHEDULED
 from muster.api.meta import has_condition, key_of, uid_of
-from muster.api.resource import COMPOSITE_POD_GROUPS, NODES, POD_GROUPS, PODS, WORKLOADS, Resource
+from muster.api.resource import (
+    COMPOSITE_POD_GROUPS,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    POD_GROUPS,
+    PODS,
+    WORKLOADS,
+    Resource,
+)
 from muster.client.client import Client
 from muster.client.events import EventRecorder
 from muster.client.informer import Change
 from muster.clock import Clock, wait
 from muster.scheduler.binder import Binder, BindRequest, Commit
+from muster.scheduler.cache import scheduler_name_of
 from muster.scheduler.core import Held, SchedulerCore
 from muster.scheduler.cycle import UNSCHEDULABLE, Rejection, Verdict
 from muster.scheduler.metrics import SchedulerMetrics
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import ERROR
+from muster.scheduler.preempt_evict import Eviction, Evictor
 from muster.scheduler.report import Reporter
 from muster.scheduler.served import hub_informer, served
 
@@ -61,6 +71,7 @@ class Scheduler:
             cache.pods,
             {POD_GROUPS: cache.pod_groups, COMPOSITE_POD_GROUPS: cache.hierarchy.composites},
         )
+        self._evictor = Evictor(client, clock, self._events, cache.pods, self, marks_groups=self.options.say_why_held)
         self._changes: list[tuple[Resource, list[Change]]] = []
         self._work = asyncio.Event()
         self._held: dict[str, None] = {}
@@ -72,7 +83,7 @@ class Scheduler:
         """Watch, decide and bind until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            for part in (self._binder.run, self._reporter.run, self._events.run, self._flush):
+            for part in (self._binder.run, self._reporter.run, self._evictor.run, self._events.run, self._flush):
                 tasks.create_task(part())
             await self._watch(tasks)
             await self._schedule()
@@ -80,6 +91,7 @@ class Scheduler:
     async def _schedule(self) -> None:
         self._take_over()
         self._note_held(self.core.settle(self._clock.now()))
+        self.core.adopt_nominations()
         self._report_groups_that_are_whole()
         self.ready.set()
         while True:
@@ -90,10 +102,12 @@ class Scheduler:
             self._note_held(self.core.settle(now))
             # 3. Decide about those that are next, all on one view of the cluster; placements are assumed at once.
             verdicts = self.core.decide(now)
-            # 4. Send the bindings; tell about what was not placed.
+            # 4. Send the bindings and evictions; tell about what was not placed.
             for verdict in verdicts:
                 self._commit(verdict)
+                self._evict(verdict)
                 self._tell(verdict)
+            self._clear_nominations()
             if verdicts:
                 self.metrics.decided(verdicts, self._clock.now() - now)
             # 5. Let the others run; without anything ready, sleep until something changes or a backoff ends.
@@ -114,14 +128,14 @@ class Scheduler:
     async def _watch(self, tasks: asyncio.TaskGroup) -> None:
         """Start the informers and return once all have listed. A server without groups schedules pods alone."""
         informers = []
-        for resource in (NODES, COMPOSITE_POD_GROUPS, POD_GROUPS, WORKLOADS, PODS):
+        for resource in (NODES, COMPOSITE_POD_GROUPS, POD_GROUPS, WORKLOADS, POD_DISRUPTION_BUDGETS, PODS):
             found = await served(self._client, self._clock, resource)
             if found is not None:
                 informer = hub_informer(self._client, self._clock, found, partial(self._arrived, resource))
                 tasks.create_task(informer.run())
                 informers.append(informer)
             if found is not None and resource == POD_GROUPS:
-                self._reporter.group_resource = found
+                self._reporter.group_resource = self._evictor.group_resource = found
         for informer in informers:
             await informer.synced.wait()
 
@@ -137,6 +151,7 @@ class Scheduler:
             COMPOSITE_POD_GROUPS: cache.apply_composites,
             POD_GROUPS: cache.apply_pod_groups,
             WORKLOADS: cache.apply_workloads,
+            POD_DISRUPTION_BUDGETS: self.core.preemptions.units.apply_budgets,
         }
         arrived, self._changes = self._changes, []
         for resource, changes in arrived:
@@ -196,6 +211,28 @@ class Scheduler:
         if commit.waiting == 0 and ref is not None and self.core.is_satisfied(ref.key):
             self._reporter.group(ref.key, "True", "Scheduled", "")
             self._tell_composites(ref.key, "")
+
+    # -- evictions (EvictionReports) ---------------------------------------------------------------------------------
+
+    def _evict(self, verdict: Verdict) -> None:
+        if verdict.plan is None:
+            return
+        core, placements = self.core, verdict.plan.placements
+        record = core.cache.pods[verdict.ask.members[0].key]
+        kind, uid = core.entities.preemptor(verdict.ask)
+        place = placements[0].node if kind == "pod" else "cluster"
+        nominated = {placement.pod: placement.node for placement in placements}
+        self._evictor.submit(Eviction(kind, uid, scheduler_name_of(record.pod), place, nominated, verdict.victims))
+
+    def _clear_nominations(self) -> None:
+        cleared, self.core.preemptions.cleared = self.core.preemptions.cleared, {}
+        for pod in cleared:
+            self._evictor.clear(pod)
+
+    def eviction_refused(self, pod: str) -> None:
+        logger.warning("victim cannot be deleted", extra={"pod": pod})
+        self.core.eviction_refused(pod, self._clock.now())
+        self._work.set()
 
     # -- words -------------------------------------------------------------------------------------------------------
 

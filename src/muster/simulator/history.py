@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from muster.api.codec import Object
 from muster.api.groups import group_of
-from muster.api.meta import condition, uid_of
+from muster.api.meta import condition, key_of, uid_of
 
 PODS_PREFIX = "/pods/"
 EVENTS_PREFIX = "/events/"
+_GROUP_PREFIXES = ("/podgroups/", "/compositepodgroups/")
 PREEMPTED = "PreemptionByScheduler"
 """The reason of the condition DisruptionTarget on a pod that the scheduler preempted."""
 
@@ -54,6 +55,8 @@ class History:
         self.events: list[EventRecord] = []
         self.preemptors: dict[str, str] = {}
         """By uid of a preempted pod: what its event says it was preempted by (a uid, or a name)."""
+        self.groups: dict[str, str] = {}
+        """Keys of groups by uid."""
 
     def observe(self, key: str, value: Object | None, before: Object | None, time_s: float) -> None:
         """Take in one write (see `observed.Observer`)."""
@@ -61,6 +64,8 @@ class History:
             self._observe_pod(value, before, time_s)
         elif key.startswith(EVENTS_PREFIX) and value is not None:
             self._observe_event(value, time_s)
+        elif key.startswith(_GROUP_PREFIXES) and value is not None:
+            self.groups[uid_of(value)] = key_of(value)
 
     def _observe_pod(self, pod: Object | None, before: Object | None, time_s: float) -> None:
         if pod is None:

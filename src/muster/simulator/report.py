@@ -181,9 +181,9 @@ def _evictions(history: History) -> Objects:
 
 
 def _by(uid: str, entry: PodHistory, history: History) -> str:
-    """The pod that a preempted one had to go for, where that is known, else why it had to go."""
+    """The pod or group that a preempted one had to go for, where that is known, else why it had to go."""
     by = history.preemptors.get(uid)
     if by is None:
         return entry.evicted_for
     winner = history.pods.get(by)
-    return key_of(winner.last) if winner is not None else by
+    return key_of(winner.last) if winner is not None else history.groups.get(by, by)
