@@ -12,7 +12,7 @@ from muster.client.transport import Body, Query
 class User:
     """Who asks."""
 
-    name: str = "system:admin"
+    name: str = "admin"
     groups: tuple[str, ...] = ("system:masters", "system:authenticated")
     uid: str = ""
 

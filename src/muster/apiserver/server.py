@@ -109,6 +109,8 @@ class ApiServer:
         if served.resource.kind == "Binding":
             return self._bind(ctx, request, route)
         verbs, namespace, name = self._verbs, route.namespace, route.name
+        if not served.strategy.is_stored and request.method != "POST":
+            raise method_not_allowed()
         if served.resource.namespaced and not namespace and (name or request.method not in ("GET", "HEAD")):
             raise method_not_allowed()
         match request.method, bool(name):
@@ -116,6 +118,8 @@ class ApiServer:
                 return verbs.get(ctx, served, namespace, name)
             case (("GET" | "HEAD"), False):
                 return verbs.list(ctx, served, namespace, request)
+            case "POST", False if not served.strategy.is_stored:
+                return verbs.answer(ctx, served, bodies.read_object(ctx, request, served))
             case "POST", False:
                 bodies.read_write_options(ctx, request, "CreateOptions")
                 return verbs.create(ctx, served, namespace, bodies.read_object(ctx, request, served))

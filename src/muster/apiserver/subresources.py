@@ -13,7 +13,7 @@ from muster.api.codec import Object, copy_object
 from muster.apiserver import bodies, errors
 from muster.apiserver.context import Context
 from muster.apiserver.patching import patched
-from muster.apiserver.registry import binding, budgets
+from muster.apiserver.registry import binding, budgets, reviews
 from muster.apiserver.registry import resize as resizing
 from muster.apiserver.registry.poddefaults import default_container
 from muster.apiserver.request import ApiRequest
@@ -178,8 +178,17 @@ def _scale_of(obj: Object) -> Object:
     }
 
 
+def token(call: Call) -> Object:
+    """POST of a TokenRequest: a token for a service account."""
+    if call.request.method != "POST":
+        raise errors.method_not_allowed()
+    stored = call.stored()
+    return reviews.issued(stored, bodies.read_any(call.request, "TokenRequest"), call.ctx)
+
+
 _HANDLERS: dict[str, Handler] = {
     "status": status,
+    "token": token,
     "binding": bind,
     "eviction": evict,
     "ephemeralcontainers": ephemeral_containers,

@@ -110,6 +110,13 @@ class Verbs:
             self.store.put(quota_key, quota)
         return shown_as(served, self._put(ctx, served, key, _stored_as(served, obj, None)))
 
+    def answer(self, ctx: Context, served: Served, obj: Object) -> Object:
+        """The answer to an object that is a question. Raises StatusError (422)."""
+        problems = served.strategy.validate(obj, ctx)
+        if problems:
+            raise errors.invalid(kind_name(served), obj["metadata"].get("name", ""), problems)
+        return served.strategy.answer(obj, ctx)
+
     def update(self, ctx: Context, served: Served, namespace: str, name: str, new: Object) -> Object:
         """Replace an object by `new`, which is changed on the way."""
         _check_name(new["metadata"], name)

@@ -142,6 +142,9 @@ class StatefulSetStrategy(PodControllerStrategy):
 
     def default(self, obj: Object, ctx: Context) -> None:
         super().default(obj, ctx)
+        rolling = obj["spec"]["updateStrategy"].get("rollingUpdate")
+        if ctx.options.emulate == "1.37" and rolling is not None:
+            rolling.setdefault("maxUnavailable", 1)
         for template in obj["spec"].get("volumeClaimTemplates") or ():
             template.setdefault("apiVersion", "v1")
             template.setdefault("kind", "PersistentVolumeClaim")

@@ -66,29 +66,6 @@ class NamespaceStrategy(Strategy):
         return bool((obj.get("spec") or {}).get("finalizers"))
 
 
-_EVENT_FIELDS = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-
-
-class EventStrategy(Strategy):
-    """Events of the core group."""
-
-    creates_on_update = True
-    selectable_names = frozenset(
-        (*(f"involvedObject.{field}" for field in _EVENT_FIELDS), "reason", "reportingComponent", "source", "type")
-    )
-
-    def selectable(self, obj: Object) -> Mapping[str, str]:
-        about, source = obj.get("involvedObject") or {}, obj.get("source") or {}
-        component = obj.get("reportingComponent") or source.get("component") or ""
-        return {
-            **{f"involvedObject.{field}": about.get(field) or "" for field in _EVENT_FIELDS},
-            "reason": obj.get("reason") or "",
-            "reportingComponent": obj.get("reportingComponent") or "",
-            "source": source.get("component") or component,
-            "type": obj.get("type") or "",
-        }
-
-
 class LeaseStrategy(Strategy):
     """Leases may be created by an update."""
 

@@ -19,6 +19,8 @@ GarbagePolicy = Literal["background", "orphan"]
 class Strategy:
     """The rules of a kind that is only stored; other kinds override what they need."""
 
+    is_stored: ClassVar[bool] = True
+    """Otherwise objects of the kind are questions: POST is answered by `answer`, and there are no other verbs."""
     has_status: ClassVar[bool] = False
     """A status sub-resource exists: the main resource ignores the status."""
     status_keeps_metadata: ClassVar[bool] = False
@@ -42,6 +44,10 @@ class Strategy:
 
     def default(self, obj: Object, ctx: Context) -> None:
         """Fill in default values."""
+
+    def answer(self, obj: Object, ctx: Context) -> Object:
+        """The answer to a valid question of a kind that is not stored."""
+        return obj
 
     def admit_create(self, obj: Object, ctx: Context) -> None:
         """Complete a new object from others, before `prepare_create`. Raises StatusError to refuse it."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from muster.api.resource import Resource
 from muster.api.versions import HUB, from_hub, to_hub
 from muster.apiserver.options import ServerOptions
-from muster.apiserver.registry import apps, core, devices
+from muster.apiserver.registry import apps, core, devices, reviews
 from muster.apiserver.registry.budgets import BudgetStrategy
+from muster.apiserver.registry.events import EventStrategy, NewEventStrategy, from_core, to_core
 from muster.apiserver.registry.jobs import JobStrategy
 from muster.apiserver.registry.nodes import NodeStrategy
 from muster.apiserver.registry.pods import PodStrategy
@@ -65,7 +66,7 @@ def _core() -> list[Served]:
         _served("", "v1", "bindings", "Binding", stored, verbs=("create",)),
         _served("", "v1", "configmaps", "ConfigMap", core.ConfigMapStrategy(), short="cm"),
         _served("", "v1", "endpoints", "Endpoints", stored, short="ep"),
-        _served("", "v1", "events", "Event", core.EventStrategy(), short="ev"),
+        _served("", "v1", "events", "Event", EventStrategy(), short="ev"),
         _served("", "v1", "limitranges", "LimitRange", LimitRangeStrategy(), short="limits"),
         _served(
             "",
@@ -123,7 +124,15 @@ def _core() -> list[Served]:
         ),
         _served("", "v1", "resourcequotas", "ResourceQuota", ResourceQuotaStrategy(), short="quota", status=True),
         _served("", "v1", "secrets", "Secret", core.SecretStrategy()),
-        _served("", "v1", "serviceaccounts", "ServiceAccount", core.ReturnsDeletedStrategy(), short="sa"),
+        _served(
+            "",
+            "v1",
+            "serviceaccounts",
+            "ServiceAccount",
+            core.ReturnsDeletedStrategy(),
+            short="sa",
+            subresources=(Subresource("token", "TokenRequest", ("create",), "authentication.k8s.io", "v1"),),
+        ),
         _served("", "v1", "services", "Service", ServiceStrategy(), short="svc", categories="all", status=True),
     ]
 
@@ -161,12 +170,38 @@ def _resource() -> list[Served]:
     ]
 
 
+def _reviews() -> list[Served]:
+    authentication, authorization = "authentication.k8s.io", "authorization.k8s.io"
+    subject = reviews.SubjectAccessReviewStrategy()
+    entries: tuple[tuple[str, str, str, Strategy], ...] = (
+        (authentication, "selfsubjectreviews", "SelfSubjectReview", reviews.SelfSubjectReviewStrategy()),
+        (authentication, "tokenreviews", "TokenReview", reviews.TokenReviewStrategy()),
+        (authorization, "localsubjectaccessreviews", "LocalSubjectAccessReview", subject),
+        (authorization, "selfsubjectaccessreviews", "SelfSubjectAccessReview", reviews.AccessReviewStrategy()),
+        (authorization, "selfsubjectrulesreviews", "SelfSubjectRulesReview", reviews.RulesReviewStrategy()),
+        (authorization, "subjectaccessreviews", "SubjectAccessReview", subject),
+    )
+    return [
+        _served(group, "v1", plural, kind, strategy, namespaced=plural.startswith("local"), verbs=("create",))
+        for group, plural, kind, strategy in entries
+    ]
+
+
 def _others() -> list[Served]:
     stored = Strategy()
     budget = BudgetStrategy()
     return [
         _served("coordination.k8s.io", "v1", "leases", "Lease", core.LeaseStrategy()),
         _served("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", stored),
+        _served(
+            "events.k8s.io",
+            "v1",
+            "events",
+            "Event",
+            NewEventStrategy(),
+            short="ev",
+            conversion=Conversion(to_core, from_core),
+        ),
         _served("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", budget, short="pdb", status=True),
         _served("storage.k8s.io", "v1", "storageclasses", "StorageClass", stored, namespaced=False, short="sc"),
     ]
@@ -217,4 +252,4 @@ def _conversion(version: str) -> Conversion | None:
 
 def resource_table(options: ServerOptions) -> ResourceTable:
     """The table that a server with these options serves."""
-    return ResourceTable((*_core(), *_apps(), *_batch(), *_resource(), *_others(), *_scheduling(options)))
+    return ResourceTable((*_core(), *_apps(), *_batch(), *_resource(), *_others(), *_reviews(), *_scheduling(options)))

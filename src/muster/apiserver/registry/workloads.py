@@ -322,7 +322,10 @@ class FirstWorkloadStrategy(Strategy):
         spec, before = new.get("spec") or {}, old.get("spec") or {}
         errors: Errors = []
         if before.get("controllerRef") is not None and spec.get("controllerRef") != before["controllerRef"]:
-            errors.append(invalid_value("controllerRef", spec.get("controllerRef"), "field is immutable"))
+            reference = spec.get("controllerRef")
+            shown = reference and {key: reference.get(key[0].lower() + key[1:], "") for key in ("Kind", "Name")}
+            group = (reference or {}).get("apiGroup") or ""
+            errors.append(invalid_value("controllerRef", shown and {"APIGroup": group, **shown}, "field is immutable"))
         if spec.get("podGroups") != before.get("podGroups"):
             errors.append(invalid_value("podGroups", spec.get("podGroups"), "field is immutable"))
         return errors or self.validate(new, ctx)
