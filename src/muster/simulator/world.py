@@ -22,7 +22,7 @@ from muster.simulator.latency import LatencyTransport
 from muster.simulator.observed import ObservedStore
 from muster.simulator.options import ClusterOptions
 
-REPORTED = ("nodes", "pods", "podgroups", "workloads", "jobs")
+REPORTED = ("nodes", "pods", "podgroups", "compositepodgroups", "workloads", "jobs")
 """Collections of the store that an outcome holds."""
 
 LEASE_S = 365 * 86_400
