@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kind_decisions import KINDS
 from outcome import Difference, Kind, Outcome
 
 from muster.api.codec import JSON, Object
@@ -60,6 +61,9 @@ def load(line: Object) -> Case:
     """The cluster and the pod of a recorded line."""
     objects = line["objects"]
     state = ClusterState()
+    for field, kind in KINDS.items():
+        for obj in objects.get(field) or ():
+            state.set_object(kind, obj)
     for node in objects["nodes"]:
         state.set_node(node)
     running = [pod for pod in objects["pods"] if (pod.get("status") or {}).get("phase") not in _ENDED]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.engine.defaults import DEFAULT_PROFILE
-from muster.engine.diagnose import diagnose
+from muster.engine.diagnose import diagnose, node_allowed
 from muster.engine.exact.placing import Exact, place_exactly
 from muster.engine.exact.work import Remaining
-from muster.engine.mixed import Attempt, Demand, apply, attempts, demands_of, most_placeable
+from muster.engine.mixed import Attempt, Demand, apply, attempts, binding, demands_of, most_placeable
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Placed, Placement, Undecided
 from muster.engine.profile import Profile
 from muster.engine.search import STEPS_PER_PASS, search
@@ -51,11 +51,16 @@ def decide(
         return Undecided(0, TOPOLOGY_UNSUPPORTED, _diagnosis(profile, snapshot, request, Attempt(())))
     if len(request.members) < needed:
         return Infeasible(_members_proof(request), _diagnosis(profile, snapshot, request, Attempt(())))
+    snapshot = snapshot.facing(request.priority, (member.key for member in request.members))
+    first = _nominated(profile, snapshot, request)
+    if first is not None:
+        return first
     demands = demands_of(request.members)
     bound, proof = most_placeable(profile, snapshot, demands)
     limit = DEFAULT_BUDGET if budget is None else budget
     best, spent = _best_attempt(profile, snapshot, demands, len(request.members), bound, limit)
-    if len(demands) > 1 and len(best.rows) < len(request.members) and bound >= max(needed, 1):
+    several = len(demands) > 1 and not binding(profile, snapshot, demands)
+    if several and len(best.rows) < len(request.members) and bound >= max(needed, 1):
         found = _exactly(profile, snapshot, demands, Exact(best, bound, proof, spent), needed, limit, remaining)
         best, bound, proof, spent = found.attempt, found.most, found.proof, found.passes
     if len(best.rows) >= needed:
@@ -74,13 +79,25 @@ def verdict(
 
     Much cheaper than `decide` for members of one shape: counting room is enough.
     """
-    shapes = {member.shape for member in request.members}
-    if len(shapes) == 1 and request.topology_key is None:
+    demands = demands_of(request.members)
+    if len(demands) == 1 and request.topology_key is None and not binding(profile, snapshot, demands):
         needed = request.min_count - request.scheduled
-        room = int(profile.count(shapes.pop(), snapshot).sum())
+        snapshot = snapshot.facing(request.priority, (member.key for member in request.members))
+        room = int(profile.count(demands[0].shape, snapshot).sum())
         return min(room, len(request.members)) >= needed
     decision = decide(snapshot, request, budget=budget, profile=profile)
     return None if isinstance(decision, Undecided) else isinstance(decision, Placed)
+
+
+def _nominated(profile: Profile, snapshot: Snapshot, request: GroupRequest) -> Decision | None:
+    """A single pod goes to the node that was cleared for it, if it fits there, whatever other nodes offer."""
+    member = request.members[0]
+    row = snapshot.table.index.get(member.nominated)
+    if len(request.members) > 1 or row is None or profile.count(member.shape, snapshot)[row] == 0:
+        return None
+    if not node_allowed(profile, snapshot, member.shape, row):
+        return None
+    return Placed((Placement(member.key, member.nominated),))
 
 
 def _best_attempt(

@@ -9,7 +9,7 @@ import numpy as np
 
 from muster.engine.arrays import Bools, Ints
 from muster.engine.model import Diagnosis, Status
-from muster.engine.profile import PreFilterPlugin, Profile
+from muster.engine.profile import PreFilterPlugin, Profile, acting, beside_nominated
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -60,8 +60,21 @@ def shape_verdict(profile: Profile, snapshot: Snapshot, shape: Shape) -> Status 
     return None
 
 
+def node_allowed(profile: Profile, snapshot: Snapshot, shape: Shape, row: int) -> bool:
+    """Whether a node is among those that the rules let be looked at for the shape."""
+    for plugin in profile.filters:
+        if isinstance(plugin, PreFilterPlugin):
+            allowed = plugin.node_set(shape, snapshot)
+            if plugin.verdict(shape, snapshot) is not None or (allowed is not None and not allowed[row]):
+                return False
+    return True
+
+
 def _failing(profile: Profile, snapshot: Snapshot, shape: Shape) -> Iterator[tuple[Ints, list[Status]]]:
-    """The rows that each rule is the first to reject, with their statuses."""
+    """The rows that each rule is the first to reject, with their statuses.
+
+    A node with nominated pods is tried with them there first, then without.
+    """
     open_: Bools = np.ones(len(snapshot), dtype=np.bool_)
     excluding = []
     for plugin in profile.filters:
@@ -73,6 +86,13 @@ def _failing(profile: Profile, snapshot: Snapshot, shape: Shape) -> Iterator[tup
         rows = np.flatnonzero(~open_)
         text = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(excluding))}]"
         yield rows, [Status(excluding[0], (text,), resolvable=False)] * len(rows)
+    plugins = acting(profile, shape, snapshot) if snapshot.reserved else []
+    for row, beside in beside_nominated(profile, shape, snapshot):
+        one = np.array([row], dtype=np.int64)
+        rejecting = next((each for each in plugins if each.count(shape, beside)[row] == 0), None)
+        if open_[row] and rejecting is not None:
+            yield one, rejecting.reasons(shape, beside, one)
+            open_[row] = False
     for plugin in profile.filters:
         rows = np.flatnonzero(open_ & (plugin.count(shape, snapshot) == 0))
         if len(rows):

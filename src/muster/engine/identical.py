@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.arrays import Ints
-from muster.engine.profile import Profile
+from muster.engine.coupled import fill_coupled
+from muster.engine.profile import Profile, check_scores
 from muster.engine.scoring import Scorer
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial
@@ -36,6 +37,9 @@ class Pairs:
 
 def fill(profile: Profile, snapshot: Snapshot, shape: Shape, number: int) -> Ints:
     """int64[N]: how many of `number` pods of the shape each node receives; as many are placed as fit."""
+    couplings = profile.couplings(shape, snapshot)
+    if not all(coupling.steady for coupling, _ in couplings):
+        return fill_coupled(profile, snapshot, shape, number, couplings)
     received, done = _one_scale(profile, snapshot, shape, number)
     if done:
         return received
@@ -62,6 +66,7 @@ def _one_scale(profile: Profile, snapshot: Snapshot, shape: Shape, number: int) 
     placing = min(number, int(caps.sum()))
     if placing == 0:
         return np.zeros(len(snapshot), dtype=np.int64), True
+    check_scores(profile, shape, len(rows))
     scorer = Scorer(profile, shape, snapshot, rows)
     pairs = best_pairs(scorer.score, rows, caps, placing)
     chosen = _until_scale_changes(scorer, pairs, counts)

@@ -75,7 +75,10 @@ def assign(demand: Demand, received: Ints) -> list[tuple[int, int]]:
 def most_placeable(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand]) -> tuple[int, str]:
     """An upper bound on how many members fit at the same time, and in words what binds."""
     counts = [profile.count(demand.shape, snapshot) for demand in demands]
-    room = [min(len(demand.places), int(count.sum())) for demand, count in zip(demands, counts, strict=True)]
+    if binding(profile, snapshot, demands) and any(count.any() for count in counts):
+        counts = [profile.ceiling(demand.shape, snapshot) for demand in demands]
+    most = [_most(profile, snapshot, demand, count) for demand, count in zip(demands, counts, strict=True)]
+    room = [min(len(demand.places), each) for demand, each in zip(demands, most, strict=True)]
     bound, proof = sum(room), _room_proof(demands, room)
     if len(demands) == 1:
         return bound, proof  # exact: no total can say more
@@ -86,6 +89,25 @@ def most_placeable(profile: Profile, snapshot: Snapshot, demands: Sequence[Deman
         if fits < bound:
             bound, proof = fits, f"{resource} suffices for at most {fits} of the pods, whatever the nodes"
     return bound, proof
+
+
+def binding(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand]) -> bool:
+    """Whether some of the pods have hard rules about other pods, or about volumes that they may have in common.
+
+    Then what fits on a node now is no bound, and what fits on one node may not fit for what is on another.
+    """
+    return any(
+        demand.shape.usage.volumes or any(coupling.binding for coupling, _ in profile.couplings(demand.shape, snapshot))
+        for demand in demands
+    )
+
+
+def _most(profile: Profile, snapshot: Snapshot, demand: Demand, count: Ints) -> int:
+    """How many pods of the shape can be placed at most, by the counts of the nodes and by rules over domains."""
+    room = int(count.sum())
+    for coupling, _ in profile.couplings(demand.shape, snapshot):
+        room = min(room, coupling.most(count > 0))
+    return room
 
 
 def _pass(profile: Profile, snapshot: Snapshot, order: Sequence[Demand]) -> Attempt:

@@ -31,12 +31,17 @@ class Status:
     resolvable: bool = True
 
 
+class ScoreError(Exception):
+    """Pods of a shape cannot be scored, so that no choice among several nodes is possible. Upstream: SchedulerError."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One pending pod of a group. `key` is `namespace/name`."""
+    """One pending pod of a group. `key` is `namespace/name`; `nominated`: the node that was cleared for it, tried first."""
 
     key: str
     shape: Shape
+    nominated: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,8 @@ class GroupRequest:
 
     `members` are the pending pods in the order in which they are to be placed (the first k of them when just k fit).
     `scheduled` members already have a node and count towards `min_count`; for an upstream topology constraint
-    (`topology_key`) they pin the domain.
+    (`topology_key`) they pin the domain. `priority`: room reserved for nominated pods of at least this priority is not
+    used.
     """
 
     key: str
@@ -53,6 +59,7 @@ class GroupRequest:
     min_count: int
     scheduled: int = 0
     topology_key: str | None = None
+    priority: int = 0
 
 
 class Placement(NamedTuple):

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """What the engine knows of one node. `images`: normalised name → size in bytes."""
+    """What the engine knows of one node. `images`: normalised name → size in bytes; `features`: what it declares."""
 
     name: str
     labels: Mapping[str, str]
@@ -35,6 +35,7 @@ class NodeRecord:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     images: tuple[tuple[str, int], ...] = ()
+    features: frozenset[str] = frozenset()
     order: tuple[str, str, str, str] = field(init=False, repr=False, compare=False)
     """The sort key of NodeTable order; at a tie of scores the first in this order wins."""
 
@@ -59,6 +60,7 @@ def parse_node(node: Object) -> NodeRecord:
         taints=parse_taints(spec.get("taints") or ()),
         unschedulable=bool(spec.get("unschedulable")),
         images=tuple(sorted(images.items())),
+        features=frozenset(status.get("declaredFeatures") or ()),
     )
 
 

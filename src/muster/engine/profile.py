@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar, cast, runtime_checkable
@@ -10,10 +10,10 @@ from typing import Protocol, TypeVar, cast, runtime_checkable
 import numpy as np
 
 from muster.engine.arrays import Bools, Ints, Ints32, frozen
-from muster.engine.model import Status
+from muster.engine.model import ScoreError, Status
 from muster.engine.nodes import NodeTable
 from muster.engine.shape import Shape
-from muster.engine.snapshot import Snapshot
+from muster.engine.snapshot import Snapshot, Trial
 
 UNLIMITED = int(np.iinfo(np.int32).max)
 """The count of a rule that does not limit how many pods a node takes."""
@@ -91,11 +91,73 @@ class ScorePlugin(Protocol):
         """int64[M] raw scores of nodes rows[j] when they would receive their k[j]-th pod of this shape (k ≥ 1)."""
 
 
+class Coupling(Protocol):
+    """What a rule that couples nodes says to pods of one shape that are placed one after the other. Not a value: `place`
+    changes it.
+
+    `steady`: placing pods of the shape changes nothing of it but what `count` says of each node for itself.
+    """
+
+    @property
+    def steady(self) -> bool:
+        """Whether the pods of the shape leave it as it is."""
+
+    @property
+    def binding(self) -> bool:
+        """Whether the shape has hard rules of its own about other pods."""
+
+    def most(self, usable: Bools) -> int:
+        """At most so many pods of the shape can be placed on these nodes; UNLIMITED if the rule does not say."""
+
+    def allowed(self) -> Bools | None:
+        """bool[N]: nodes that the rule lets the next pod use; None for all. Valid until the next `place`."""
+
+    def scores(self, feasible: Bools, changed: bool) -> Scaled | None:
+        """The scores of the nodes of `feasible` for the next pod; None if the rule does not score this shape.
+
+        `changed`: whether `feasible` may be another set than in the call before.
+        """
+
+    def place(self, row: int) -> None:
+        """Counts a pod of the shape on that node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """`scores` int64[N], 0..100, of which only those of feasible nodes mean something; `raw`: what they were made from."""
+
+    scores: Ints
+    raw: Ints
+
+
+@runtime_checkable
+class CoupledPlugin(Protocol):
+    """A rule by which what one node holds matters for others: spreading, affinity between pods."""
+
+    @property
+    def name(self) -> str:
+        """Upstream's name."""
+
+    def coupling(self, shape: Shape, snapshot: Snapshot) -> Coupling | None:
+        """A fresh coupling; None if the rule has nothing to say about the shape."""
+
+    def ceiling(self, shape: Shape, snapshot: Snapshot) -> Ints32:
+        """int32[N]: how many pods of the shape a node can ever take, whatever else is placed meanwhile."""
+
+
+@runtime_checkable
+class SkippingPlugin(Protocol):
+    """A score rule that leaves out some shapes: they get no score from it, which counts as 0."""
+
+    def skips(self, shape: Shape) -> bool:
+        """Whether the rule does not score the shape."""
+
+
 @dataclass(frozen=True, slots=True)
 class Weighted:
     """A score plugin and its weight in the profile."""
 
-    plugin: ScorePlugin
+    plugin: ScorePlugin | CoupledPlugin
     weight: int
 
 
@@ -114,15 +176,113 @@ class Profile:
         total = np.full(len(snapshot), UNLIMITED, dtype=np.int64)
         for plugin in self.filters:
             np.minimum(total, plugin.count(shape, snapshot), out=total)
+        for row, held in self._beside_nominated(shape, snapshot):
+            total[row] = min(total[row], held)
         frozen(total)
         if len(snapshot.counts) < _COUNTS_LIMIT:
             snapshot.counts[self.filters, shape] = total
         return total
 
+    def local_count(self, shape: Shape, snapshot: Snapshot) -> Ints:
+        """int64[N]: `count` without the rules that couple nodes."""
+        return self._least(shape, snapshot, coupled=False)
+
+    def ceiling(self, shape: Shape, snapshot: Snapshot) -> Ints:
+        """int64[N]: at most so many pods of the shape come to each node, in whatever order pods are placed."""
+        return self._least(shape, snapshot, coupled=True)
+
+    def couplings(self, shape: Shape, snapshot: Snapshot) -> list[tuple[Coupling, int]]:
+        """The couplings of the shape, each once, with their weights as scores (0: filters only)."""
+        weights = {weighted.plugin.name: weighted.weight for weighted in self.scores}
+        found = []
+        for plugin in coupled_plugins(self):
+            coupling = plugin.coupling(shape, snapshot)
+            if coupling is not None:
+                found.append((coupling, weights.get(plugin.name, 0)))
+        return found
+
+    def _least(self, shape: Shape, snapshot: Snapshot, *, coupled: bool) -> Ints:
+        total = np.full(len(snapshot), UNLIMITED, dtype=np.int64)
+        for plugin in self.filters:
+            if not isinstance(plugin, CoupledPlugin):
+                np.minimum(total, plugin.count(shape, snapshot), out=total)
+            elif coupled:
+                np.minimum(total, plugin.ceiling(shape, snapshot), out=total)
+        return total
+
+    def _beside_nominated(self, shape: Shape, snapshot: Snapshot) -> Iterator[tuple[int, int]]:
+        """(row, count) of the nodes with reserved room, were their nominated pods there already."""
+        for row, beside in beside_nominated(self, shape, snapshot):
+            plugins = acting(self, shape, snapshot)
+            yield row, min((int(plugin.count(shape, beside)[row]) for plugin in plugins), default=UNLIMITED)
+
+
+def score_error(profile: Profile, shape: Shape) -> str:
+    """Why pods of the shape cannot be scored by the profile, in kube-scheduler's words; "" if they can."""
+    scored_by = {weighted.plugin.name for weighted in profile.scores}
+    if not shape.nodes.error or "NodeAffinity" not in scored_by:
+        return ""
+    return f'running PreScore plugin "NodeAffinity": {shape.nodes.error}'
+
+
+def check_scores(profile: Profile, shape: Shape, feasible: int) -> None:
+    """Raises ScoreError if there is a choice to make among the feasible nodes and the shape cannot be scored."""
+    if feasible > 1 and (error := score_error(profile, shape)):
+        raise ScoreError(error)
+
+
+def coupled_plugins(profile: Profile) -> list[CoupledPlugin]:
+    """The plugins of a profile that couple nodes, each once."""
+    plugins = [*profile.filters, *(weighted.plugin for weighted in profile.scores)]
+    return list({plugin.name: plugin for plugin in plugins if isinstance(plugin, CoupledPlugin)}.values())
+
+
+def acting(profile: Profile, shape: Shape, snapshot: Snapshot) -> list[FilterPlugin]:
+    """The filters that look at nodes at all. Upstream settles this before nominated pods are looked at, so that a rule
+    that only they would bring up is not tried on them."""
+
+    def acts(plugin: FilterPlugin) -> bool:
+        if not isinstance(plugin, CoupledPlugin):
+            return True
+        coupling = plugin.coupling(shape, snapshot)
+        return coupling is not None and coupling.allowed() is not None
+
+    return [plugin for plugin in profile.filters if acts(plugin)]
+
+
+def beside_nominated(profile: Profile, shape: Shape, snapshot: Snapshot) -> Iterator[tuple[int, Trial]]:
+    """For each node with reserved room: its row, and a trial in which its nominated pods are on it.
+
+    For rules that look at one node only, one trial with all nominated pods is right for every node.
+    """
+    if not snapshot.reserved:
+        return
+    index = snapshot.table.index
+    coupled = any(plugin.coupling(shape, snapshot) is not None for plugin in coupled_plugins(profile))
+    groups = [[node] for node in snapshot.reserved] if coupled else [list(snapshot.reserved)]
+    for nodes in groups:
+        with snapshot.trial() as trial:
+            trial.reserved = {}
+            for node in nodes:
+                for usage in snapshot.reserved[node]:
+                    trial.place(usage, index[node])
+            for node in nodes:
+                yield index[node], trial
+
 
 def limited_to(mask: Bools) -> Ints32:
     """The count of a rule that only says yes or no."""
     return np.where(mask, np.int32(UNLIMITED), np.int32(0))
+
+
+def noted(snapshot: Snapshot, key: object, compute: Callable[[], T]) -> T:
+    """What `compute` gives, computed once for this snapshot (while a trial is not written) and key."""
+    found = snapshot.notes.get(key)
+    if found is None:
+        if len(snapshot.notes) >= _NOTES_LIMIT:
+            snapshot.notes.clear()
+        found = snapshot.notes[key] = compute()
+    return cast(T, found)  # the key names the function, so the type is the one that it returns
 
 
 def remembered(table: NodeTable, key: object, compute: Callable[[], T]) -> T:
@@ -137,3 +297,4 @@ def remembered(table: NodeTable, key: object, compute: Callable[[], T]) -> T:
 
 _MEMO_LIMIT = 2_000
 _COUNTS_LIMIT = 100
+_NOTES_LIMIT = 100

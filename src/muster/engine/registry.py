@@ -11,18 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from muster.engine.plugins.dynamic_resources import DynamicResources
 from muster.engine.plugins.image_locality import ImageLocality
+from muster.engine.plugins.inter_pod_affinity import InterPodAffinity
 from muster.engine.plugins.node_affinity import NO_RULES, NodeAffinity
+from muster.engine.plugins.node_declared_features import NodeDeclaredFeatures
 from muster.engine.plugins.node_name import NodeName
 from muster.engine.plugins.node_ports import NodePorts
 from muster.engine.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from muster.engine.plugins.node_resources_fit import DEFAULT_STRATEGY, NodeResourcesFit
 from muster.engine.plugins.node_unschedulable import NodeUnschedulable
+from muster.engine.plugins.node_volume_limits import NodeVolumeLimits
+from muster.engine.plugins.pod_topology_spread import PodTopologySpread
 from muster.engine.plugins.scoring_strategy import ScoringStrategy
 from muster.engine.plugins.taint_toleration import TaintToleration
 from muster.engine.plugins.unsupported import Unsupported
-from muster.engine.profile import FilterPlugin, Profile, ScorePlugin, Weighted
+from muster.engine.plugins.volume_binding import VolumeBinding
+from muster.engine.plugins.volume_restrictions import VolumeRestrictions
+from muster.engine.plugins.volume_zone import VolumeZone
+from muster.engine.profile import CoupledPlugin, FilterPlugin, Profile, ScorePlugin, Weighted
 from muster.engine.shape import NodeRules
+from muster.engine.spreading import SpreadConstraint
 
 POINTS = (
     "preEnqueue",
@@ -48,19 +57,6 @@ class FitArguments:
     strategy: ScoringStrategy = DEFAULT_STRATEGY
     ignored_resources: frozenset[str] = frozenset()
     ignored_groups: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class SpreadConstraint:
-    """A default constraint of PodTopologySpread (`hard`: DoNotSchedule); its selector is that of the pod's services."""
-
-    topology_key: str
-    max_skew: int
-    hard: bool
-    min_domains: int | None = None
-    honor_affinity: bool = True
-    honor_taints: bool = False
-    match_label_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +122,7 @@ class Plugin:
     points: tuple[str, ...]
     weight: int = 0
     filter: Callable[[PluginArguments], FilterPlugin] | None = None
-    score: Callable[[PluginArguments], ScorePlugin] | None = None
+    score: Callable[[PluginArguments], ScorePlugin | CoupledPlugin] | None = None
 
 
 def _fit(arguments: PluginArguments) -> NodeResourcesFit:
@@ -140,6 +136,15 @@ def _affinity(arguments: PluginArguments) -> NodeAffinity:
 
 def _taints(arguments: PluginArguments) -> TaintToleration:
     return TaintToleration()
+
+
+def _spread(arguments: PluginArguments) -> PodTopologySpread:
+    return PodTopologySpread(arguments.spread.constraints)
+
+
+def _inter_pod(arguments: PluginArguments) -> InterPodAffinity:
+    inter_pod = arguments.inter_pod
+    return InterPodAffinity(inter_pod.hard_pod_affinity_weight, inter_pod.ignore_preferred_terms_of_existing_pods)
 
 
 def _balanced(arguments: PluginArguments) -> NodeResourcesBalancedAllocation:
@@ -160,20 +165,23 @@ PLUGINS: Mapping[str, Plugin] = {
         Plugin("NodeAffinity", (*_FILTER, *_SCORE), 2, filter=_affinity, score=_affinity),
         Plugin("NodePorts", _FILTER, filter=lambda arguments: NodePorts()),
         Plugin("NodeResourcesFit", (*_FILTER, *_SCORE), 1, filter=_fit, score=_fit),
-        Plugin("VolumeRestrictions", _FILTER),  # filter=lambda arguments: VolumeRestrictions()
-        Plugin("NodeVolumeLimits", _FILTER),  # filter=lambda arguments: NodeVolumeLimits()
-        Plugin("VolumeBinding", (*_FILTER, "reserve", "preBind", *_SCORE)),  # filter: of arguments.volume_binding
-        Plugin("VolumeZone", _FILTER),  # filter=lambda arguments: VolumeZone()
-        Plugin("PodTopologySpread", (*_FILTER, *_SCORE), 2),  # filter, score: of arguments.spread
-        Plugin("InterPodAffinity", (*_FILTER, *_SCORE), 2),  # filter, score: of arguments.inter_pod
+        Plugin("VolumeRestrictions", _FILTER, filter=lambda arguments: VolumeRestrictions()),
+        Plugin("NodeVolumeLimits", _FILTER, filter=lambda arguments: NodeVolumeLimits()),
+        Plugin("VolumeBinding", (*_FILTER, "reserve", "preBind", *_SCORE), filter=lambda arguments: VolumeBinding()),
+        Plugin("VolumeZone", _FILTER, filter=lambda arguments: VolumeZone()),
+        Plugin("PodTopologySpread", (*_FILTER, *_SCORE), 2, filter=_spread, score=_spread),
+        Plugin("InterPodAffinity", (*_FILTER, *_SCORE), 2, filter=_inter_pod, score=_inter_pod),
         Plugin(
-            "DynamicResources", ("preEnqueue", *_FILTER, "postFilter", *_SCORE, "reserve", "preBind"), 2
-        ),  # filter, score: of arguments.dynamic_resources
+            "DynamicResources",
+            ("preEnqueue", *_FILTER, "postFilter", *_SCORE, "reserve", "preBind"),
+            2,
+            score=lambda arguments: DynamicResources(),
+        ),  # filter: of arguments.dynamic_resources
         Plugin("DefaultPreemption", ("preEnqueue", "postFilter")),
         Plugin("NodeResourcesBalancedAllocation", _SCORE, 1, score=_balanced),
         Plugin("ImageLocality", ("score",), 1, score=lambda arguments: ImageLocality()),
         Plugin("DefaultBinder", ("bind",)),
-        Plugin("NodeDeclaredFeatures", _FILTER),  # filter=lambda arguments: NodeDeclaredFeatures()
+        Plugin("NodeDeclaredFeatures", _FILTER, filter=lambda arguments: NodeDeclaredFeatures()),
         Plugin("GangScheduling", ("preEnqueue", "reserve", "permit")),
         Plugin("TopologyPlacementGenerator", ()),
         Plugin("PodGroupPodsCount", ()),

@@ -13,6 +13,8 @@ from muster.api.codec import Object
 from muster.api.meta import condition
 from muster.api.quantity import resource_units
 from muster.engine.arrays import AMOUNT_LIMIT
+from muster.engine.identity import Identity
+from muster.engine.volumes import VolumeUse, volume_uses
 
 Amounts: TypeAlias = dict[str, int]
 ReadRequests: TypeAlias = Callable[[Object], Amounts]
@@ -27,12 +29,15 @@ class Usage:
     """What a pod takes from its node. Amounts in canonical units, sorted by resource; the pod slot is not among them.
 
     `scored`: cpu and memory with defaults for containers without requests, which only scores look at.
-    `ports`: host ports as (ip, protocol, port).
+    `ports`: host ports as (ip, protocol, port). `identity`: who it is to the rules of other pods; None while there are
+    no such rules at all. `volumes`: claims and disks.
     """
 
     requests: tuple[tuple[str, int], ...]
     scored: tuple[int, int]
     ports: tuple[tuple[str, str, int], ...] = ()
+    identity: Identity | None = None
+    volumes: tuple[VolumeUse, ...] = ()
 
 
 def container_requests(container: Object) -> Amounts:
@@ -69,7 +74,7 @@ def host_ports(spec: Object) -> tuple[tuple[str, str, int], ...]:
     return tuple(sorted(wanted))
 
 
-def usage_of(pod: Object) -> Usage:
+def usage_of(pod: Object, identity: Identity | None = None) -> Usage:
     """What a pod takes from the node it is on, a resize in place included."""
     spec = pod["spec"]
     read: ReadRequests = container_requests
@@ -77,7 +82,8 @@ def usage_of(pod: Object) -> Usage:
     if _has_actual_resources(pod.get("status") or {}):
         read, pod_level = _resized_containers(pod), _resized_pod(pod)
     requests = _with_pod_level(spec, _aggregate(spec, read), pod_level)
-    return Usage(sorted_amounts(requests), _scored(spec, read, pod_level), host_ports(spec))
+    scored = _scored(spec, read, pod_level)
+    return Usage(sorted_amounts(requests), scored, host_ports(spec), identity, volume_uses(pod))
 
 
 def sorted_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
@@ -182,10 +188,10 @@ def _resized_containers(pod: Object) -> ReadRequests:
 
 
 def _resized_pod(pod: Object) -> Object:
-    """The pod-level resources that the spec names, with what is held of them."""
+    """The pod-level resources that the spec names, with what is held of them; nothing where the status says nothing."""
     desired = (pod["spec"].get("resources") or {}).get("requests") or {}
     held = _held(_amounts(desired), pod.get("status") or {}, _is_infeasible(pod))
-    return {"requests": {name: _text(name, amount) for name, amount in held.items() if name in desired}}
+    return {"requests": {name: _text(name, held.get(name, 0)) for name in desired}}
 
 
 def _held(desired: Amounts, state: Object | None, infeasible: bool) -> Amounts:

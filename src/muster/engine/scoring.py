@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.arrays import Ints
-from muster.engine.profile import Normalisation, Profile, Weighted
+from muster.engine.profile import CoupledPlugin, Normalisation, Profile, ScorePlugin
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The nodes that hold the highest raw score of a normalised plugin: when all are full, the scale changes."""
+    """The nodes that hold an extreme raw score of a normalised plugin: when all are full, the scale changes."""
 
     rows: Ints
 
@@ -25,23 +25,40 @@ class Scorer:
     def __init__(self, profile: Profile, shape: Shape, snapshot: Snapshot, rows: Ints) -> None:
         self._shape = shape
         self._snapshot = snapshot
-        self._dynamic: list[Weighted] = []
+        self._dynamic: list[tuple[ScorePlugin, int]] = []
         self._static = np.zeros(len(snapshot), dtype=np.int64)
         self.peaks: list[Peak] = []
         first = np.ones(len(rows), dtype=np.int64)
         for weighted in profile.scores:
-            if weighted.plugin.static:
-                raw = weighted.plugin.score(shape, snapshot, rows, first)
-                self._static[rows] += weighted.weight * self._normalised(weighted.plugin.normalisation, raw, rows)
+            plugin = weighted.plugin
+            if isinstance(plugin, CoupledPlugin):
+                self._static[rows] += weighted.weight * self._coupled(plugin, rows)
+            elif plugin.static:
+                raw = plugin.score(shape, snapshot, rows, first)
+                self._static[rows] += weighted.weight * self._normalised(plugin.normalisation, raw, rows)
             else:
-                self._dynamic.append(weighted)
+                self._dynamic.append((plugin, weighted.weight))
 
     def score(self, rows: Ints, k: Ints) -> Ints:
         """int64[M]: the total of node rows[j] when it would receive its k[j]-th pod."""
         total = self._static[rows]
-        for weighted in self._dynamic:
-            total += weighted.weight * weighted.plugin.score(self._shape, self._snapshot, rows, k)
+        for plugin, weight in self._dynamic:
+            total += weight * plugin.score(self._shape, self._snapshot, rows, k)
         return total
+
+    def _coupled(self, plugin: CoupledPlugin, rows: Ints) -> Ints:
+        """The scores of a rule that couples nodes but that the pods of this shape leave as it is."""
+        coupling = plugin.coupling(self._shape, self._snapshot)
+        feasible = np.zeros(len(self._snapshot), dtype=np.bool_)
+        feasible[rows] = True
+        scaled = None if coupling is None else coupling.scores(feasible, True)
+        if scaled is None:
+            return np.zeros(len(rows), dtype=np.int64)
+        raw = scaled.raw[rows]
+        for extreme in (int(raw.min()), int(raw.max())):
+            if (raw != extreme).any():
+                self.peaks.append(Peak(rows[raw == extreme]))
+        return scaled.scores[rows]
 
     def _normalised(self, normalisation: Normalisation, raw: Ints, rows: Ints) -> Ints:
         if normalisation is Normalisation.NONE or not len(raw):

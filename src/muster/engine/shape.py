@@ -6,11 +6,16 @@ It is the signature of upstream's opportunistic batching (KEP-5598). What no plu
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from muster.api.codec import Object, canonical
+from muster.api.meta import controller_of
 from muster.api.selectors import NodeSelectorTerm, Operator, Requirement, SelectorError, node_selector_term
+from muster.engine.identity import Identity
 from muster.engine.requests import Usage, host_ports, pod_requests, scored_requests, sorted_amounts
+from muster.engine.spreading import SpreadRule, parse_spread
 from muster.engine.tolerations import Toleration, parse_tolerations
+from muster.engine.volumes import volume_uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,9 @@ class Shape:
 
     `usage` is what it will take from its node; `scored` is cpu and memory as its own NodeResourcesFit score counts them
     (container sums with defaults, without the pod level). `images`: normalised names of containers, init containers and
-    image volumes; `image_containers` of them belong to containers. `unsupported`: rules that no plugin knows yet.
+    image volumes; `image_containers` of them belong to containers. `spread`: its own topology spread constraints;
+    `owner`: (kind, name) of a controller whose selector default constraints go by. `features`: what the node must have
+    declared. `unsupported`: rules that no plugin knows yet.
     """
 
     usage: Usage
@@ -50,11 +57,15 @@ class Shape:
     node_name: str = ""
     images: tuple[str, ...] = ()
     image_containers: int = 0
+    spread: tuple[SpreadRule, ...] = ()
+    owner: tuple[str, str] | None = None
+    features: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
-        fields = (self.usage, self.scored, self.tolerations, self.nodes, self.node_name, self.images, self.unsupported)
+        rules = (self.tolerations, self.nodes, self.node_name, self.images, self.spread, self.owner, self.unsupported)
+        fields = (self.usage, self.scored, rules)
         object.__setattr__(self, "_hash", hash(fields))
 
     def __hash__(self) -> int:
@@ -76,10 +87,14 @@ class Shape:
         return replace(self, tolerations=tuple(sorted({*self.tolerations, toleration})))
 
 
-def parse_shape(pod: Object) -> Shape:
-    """The shape of a pending pod. Raises QuantityError or SelectorError for what the API would refuse."""
+def parse_shape(pod: Object, identity: Identity | None = None) -> Shape:
+    """The shape of a pending pod. Raises QuantityError or SelectorError for what the API would refuse.
+
+    Without an identity there are no rules between pods, and nobody selects by labels or owners.
+    """
     spec = pod["spec"]
-    usage = Usage(sorted_amounts(pod_requests(spec)), scored_requests(spec, pod_level=True), host_ports(spec))
+    requests, scored = sorted_amounts(pod_requests(spec)), scored_requests(spec, pod_level=True)
+    usage = Usage(requests, scored, host_ports(spec), identity, volume_uses(pod))
     images, image_containers = _images(spec)
     return Shape(
         usage=usage,
@@ -89,29 +104,39 @@ def parse_shape(pod: Object) -> Shape:
         node_name=spec.get("nodeName") or "",
         images=images,
         image_containers=image_containers,
+        spread=parse_spread(pod),
+        owner=None if identity is None else selecting_owner(pod),
+        features=_features(spec),
         unsupported=_unsupported(spec),
     )
 
 
-def shape_key(pod: Object) -> bytes:
+def shape_key(pod: Object, identity: IdentityKey) -> bytes:
     """Bytes that are equal only for pods of equal shape: everything `parse_shape` reads."""
     spec = pod["spec"]
     return canonical(
         [
+            identity,
+            selecting_owner(pod) if identity is not None else None,
+            _volumes_key(pod),
             [_container_key(each) for each in spec.get("containers") or ()],
             [_container_key(each) for each in spec.get("initContainers") or ()],
             [spec.get(name) for name in _SPEC_FIELDS],
-            [_volume_key(each) for each in spec.get("volumes") or ()],
+            [each["image"] for each in spec.get("volumes") or () if each.get("image")],
         ]
     )
 
 
-def usage_key(pod: Object) -> bytes:
+def usage_key(pod: Object, identity: IdentityKey) -> bytes:
     """Bytes that are equal only for pods that take the same from their node: everything `usage_of` reads."""
     spec = pod["spec"]
     status = pod.get("status") or {}
+    affinity = spec.get("affinity") if identity is not None else None
     return canonical(
         [
+            identity,
+            _volumes_key(pod),
+            affinity and [affinity.get("podAffinity"), affinity.get("podAntiAffinity")],
             [_used_key(each) for each in spec.get("containers") or ()],
             [_used_key(each) for each in spec.get("initContainers") or ()],
             spec.get("overhead"),
@@ -125,6 +150,11 @@ def usage_key(pod: Object) -> bytes:
     )
 
 
+IdentityKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...], bool] | None
+"""Namespace, selected labels and whether the pod is leaving: what of an identity is not in the pod's spec."""
+
+_SELECTING_OWNERS = frozenset({("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")})
+
 _SPEC_FIELDS = (
     "overhead",
     "resources",
@@ -134,20 +164,32 @@ _SPEC_FIELDS = (
     "nodeName",
     "topologySpreadConstraints",
     "resourceClaims",
+    "hostNetwork",
+    "hostUsers",
 )
 
 
 def _container_key(container: Object) -> list[object]:
-    return [container.get(name) for name in ("image", "resources", "ports", "restartPolicy")]
+    return [container.get(name) for name in ("image", "resources", "ports", "restartPolicy", "restartPolicyRules")]
 
 
 def _used_key(container: Object) -> list[object]:
     return [container.get(name) for name in ("name", "resources", "ports", "restartPolicy")]
 
 
-def _volume_key(volume: Object) -> list[object]:
+def _volumes_key(pod: Object) -> list[object]:
     # Names of volumes are often generated for each pod: they must not make a shape of its own.
-    return [bool(volume.get("persistentVolumeClaim") or volume.get("ephemeral")), volume.get("image")]
+    if not pod["spec"].get("volumes"):
+        return []
+    return [[each.kind, each.namespace, each.name, each.read_only, each.hosts, each.owner] for each in volume_uses(pod)]
+
+
+def selecting_owner(pod: Object) -> tuple[str, str] | None:
+    """(kind, name) of the pod's controller if it is of a kind that selects pods by labels for spreading."""
+    owner = controller_of(pod)
+    if owner is None or (owner.get("apiVersion"), owner.get("kind")) not in _SELECTING_OWNERS:
+        return None
+    return owner["kind"], owner.get("name", "")
 
 
 def _status_key(status: Object) -> list[object]:
@@ -160,26 +202,52 @@ def parse_node_rules(spec: Object) -> NodeRules:
     pairs = sorted((spec.get("nodeSelector") or {}).items())
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     terms = (
-        None
-        if required is None
-        else tuple(node_selector_term(each) for each in required.get("nodeSelectorTerms") or ())
+        None if required is None else tuple(_required_term(each) for each in required.get("nodeSelectorTerms") or ())
     )
     preferred, error = parse_preferred(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ())
     # A selector value is compared as it is: it need not be a valid label value to be different from all labels.
     return NodeRules(tuple(Requirement(key, Operator.IN, (value,)) for key, value in pairs), terms, preferred, error)
 
 
+def _required_term(entry: Object) -> NodeSelectorTerm:
+    """A required term; a malformed one matches nothing (upstream `nodeaffinity.LazyErrorNodeSelector`)."""
+    try:
+        return node_selector_term(entry)
+    except SelectorError:
+        return NodeSelectorTerm()
+
+
 def parse_preferred(entries: list[Object] | tuple[()]) -> tuple[tuple[PreferredTerm, ...], str]:
     """The preferred terms with a weight, and the text of the first error ("" if there is none)."""
-    terms = []
-    for entry in entries:
+    terms: list[PreferredTerm] = []
+    errors: list[str] = []
+    for place, entry in enumerate(entries):
         if not entry.get("weight"):
             continue
+        preference = entry.get("preference") or {}
         try:
-            terms.append(PreferredTerm(int(entry["weight"]), node_selector_term(entry.get("preference") or {})))
+            terms.append(PreferredTerm(int(entry["weight"]), node_selector_term(preference)))
         except SelectorError as error:
-            return (), str(error)
-    return tuple(terms), ""
+            errors += _term_errors(f"[{place}]", preference) or [f"[{place}]: {error}"]
+    return ((), _aggregate(errors)) if errors else (tuple(terms), "")
+
+
+def _term_errors(path: str, preference: Object) -> list[str]:
+    """The errors of each expression of a term, with their paths."""
+    errors = []
+    for field_ in ("matchExpressions", "matchFields"):
+        for place, entry in enumerate(preference.get(field_) or ()):
+            try:
+                node_selector_term({field_: [entry]})
+            except SelectorError as error:
+                errors.append(f"{path}.{field_}[{place}].{error}")
+    return errors
+
+
+def _aggregate(errors: list[str]) -> str:
+    """Several errors as one text (apimachinery `util/errors`)."""
+    distinct = list(dict.fromkeys(errors))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
 def _images(spec: Object) -> tuple[tuple[str, ...], int]:
@@ -195,18 +263,16 @@ def normalised_image(name: str) -> str:
 
 
 def _unsupported(spec: Object) -> tuple[str, ...]:
-    affinity = spec.get("affinity") or {}
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    rules = []
-    if (affinity.get("podAffinity") or {}).get(required):
-        rules.append("required pod affinity")
-    if (affinity.get("podAntiAffinity") or {}).get(required):
-        rules.append("required pod anti-affinity")
-    spread = spec.get("topologySpreadConstraints") or ()
-    if any(each.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for each in spread):
-        rules.append("topology spread with DoNotSchedule")
-    if any(each.get("persistentVolumeClaim") or each.get("ephemeral") for each in spec.get("volumes") or ()):
-        rules.append("persistent volume claims")
-    if spec.get("resourceClaims"):
-        rules.append("resource claims")
-    return tuple(rules)
+    return ("resource claims",) if spec.get("resourceClaims") else ()
+
+
+def _features(spec: Object) -> tuple[str, ...]:
+    """Features that the node must declare (upstream `component-helpers/nodedeclaredfeatures/features`)."""
+    features = []
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    rules = [rule for container in containers for rule in container.get("restartPolicyRules") or ()]
+    if any(rule.get("action") == "RestartAllContainers" for rule in rules):
+        features.append("RestartAllContainersOnContainerExits")
+    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
+        features.append("UserNamespacesHostNetworkSupport")
+    return tuple(features)

@@ -4,26 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
 from muster.engine.arrays import Ints, frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
+from muster.engine.identity import Identity
 from muster.engine.nodes import NodeRecord, NodeTable, build_table, rows_in
+from muster.engine.objects import ObjectStore
+from muster.engine.population import Population
 from muster.engine.ports import PortTable
 from muster.engine.requests import Usage
+from muster.engine.volumes import VolumeUse
 
 
 class Snapshot:
     """Nodes and what their pods take. Arrays are read-only and shared; nothing of it changes after it was taken.
 
     `requested` int64[N, R], the pods of the node in column `axis.PODS`; `scored` int64[N, 2] cpu and memory as scores
-    count them; `placed`: node name → pod key → what it takes (also of nodes that are not known). Two notes are kept
-    with it: `counts`, how many pods of a shape fit (by rules and shape), which many groups ask of one snapshot, and
-    `where`, the node of each pod, once somebody asked.
+    count them; `placed`: node name → pod key → what it takes (also of nodes that are not known); `population` counts
+    its pods by identity, `uses` by volume; `objects`: what else rules look at. `reserved`: what pods nominated to a
+    node would take there; see `facing`. Three notes are kept with it: `counts`, how many pods of a shape fit (by rules
+    and shape), which many groups ask of one snapshot, `notes`, what plugins work out for a shape, and `where`, the node of
+    each pod, once somebody asked.
     """
 
-    __slots__ = ("counts", "placed", "ports", "requested", "scored", "table", "where")
+    __slots__ = (
+        "counts",
+        "nominated",
+        "notes",
+        "objects",
+        "placed",
+        "population",
+        "ports",
+        "requested",
+        "reserved",
+        "scored",
+        "table",
+        "uses",
+        "where",
+    )
 
     def __init__(
         self,
@@ -32,13 +53,24 @@ class Snapshot:
         scored: Ints,
         ports: PortTable,
         placed: Mapping[str, Mapping[str, Usage]],
+        *,
+        population: Population[Identity] | None = None,
+        uses: Population[VolumeUse] | None = None,
+        objects: ObjectStore | None = None,
+        nominated: Mapping[str, tuple[Nomination, ...]] | None = None,
     ) -> None:
         self.table = table
         self.requested = requested
         self.scored = scored
         self.ports = ports
         self.placed = placed
+        self.population = Population[Identity](table.index) if population is None else population
+        self.uses = Population[VolumeUse](table.index) if uses is None else uses
+        self.objects = ObjectStore() if objects is None else objects
+        self.nominated = {} if nominated is None else nominated
+        self.reserved: Mapping[str, tuple[Usage, ...]] = {}
         self.counts: dict[object, Ints] = {}
+        self.notes: dict[object, object] = {}
         self.where: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -70,7 +102,56 @@ class Snapshot:
         requested, scored, ports = moved_usage(self, table)
         frozen(requested)
         frozen(scored)
-        return Snapshot(table, requested, scored, ports, self.placed)
+        return Snapshot(
+            table,
+            requested,
+            scored,
+            ports,
+            self.placed,
+            population=self.population.copy(table.index),
+            uses=self.uses.copy(table.index),
+            objects=self.objects,
+            nominated=self.nominated,
+        )
+
+    def facing(self, priority: int, keys: Iterable[str] = ()) -> Snapshot:
+        """What pods of this priority find: nominated pods of at least the same priority have their room `reserved`.
+
+        `keys`: pods whose own nominations do not count. The same snapshot if no nomination matters.
+        """
+        own = frozenset(keys)
+        reserved = {
+            node: usages
+            for node, nominations in self.nominated.items()
+            if node in self.table.index
+            and (
+                usages := tuple(each.usage for each in nominations if each.priority >= priority and each.key not in own)
+            )
+        }
+        if not reserved:
+            return self
+        seen = Snapshot(
+            self.table,
+            self.requested,
+            self.scored,
+            self.ports,
+            self.placed,
+            population=self.population,
+            uses=self.uses,
+            objects=self.objects,
+            nominated=self.nominated,
+        )
+        seen.where, seen.reserved = self.where, reserved
+        return seen
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """A pending pod for which room was made on a node (`status.nominatedNodeName`), and what it would take there."""
+
+    key: str
+    priority: int
+    usage: Usage
 
 
 class Trial(Snapshot):
@@ -83,8 +164,19 @@ class Trial(Snapshot):
 
     def __init__(self, base: Snapshot) -> None:
         requested, scored = base.requested.copy(order="K"), base.scored.copy(order="K")
-        super().__init__(base.table, requested, scored, base.ports.copy(), base.placed)
+        super().__init__(
+            base.table,
+            requested,
+            scored,
+            base.ports.copy(),
+            base.placed,
+            population=base.population.copy(scratch=True),
+            uses=base.uses.copy(scratch=True),
+            objects=base.objects,
+            nominated=base.nominated,
+        )
         self.counts = dict(base.counts)
+        self.reserved = base.reserved
         self.where = base.where
         self.removed: dict[str, tuple[str, Usage]] = {}
 
@@ -95,16 +187,22 @@ class Trial(Snapshot):
     def place_many(self, usage: Usage, rows: Ints, counts: Ints) -> None:
         """Adds counts[j] pods to the node rows[j]; rows must be distinct."""
         self.counts.clear()
+        self.notes.clear()
         vector = self.axis.vector(usage.requests, pods=1)
         self.requested[rows] += counts[:, None] * vector
         self.scored[rows] += counts[:, None] * np.array(usage.scored, dtype=np.int64)
         if usage.ports:
             for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
                 self.ports.add(row, usage.ports, count)
+        if usage.identity is not None or usage.volumes:
+            for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+                if count:
+                    add_presence(self, self.table.records[row].name, usage, count)
 
     def remove(self, keys: Iterable[str]) -> None:
         """Takes running pods away; keys that no node has are ignored."""
         self.counts.clear()
+        self.notes.clear()
         placed = dict(self.placed)
         for key in keys:
             node = self._where().get(key)
@@ -115,11 +213,13 @@ class Trial(Snapshot):
             self.removed[key] = (node, pods[key])
             if (row := self.table.index.get(node)) is not None:
                 add_usage(self.axis, self.requested, self.scored, self.ports, row, pods[key], -1)
+            add_presence(self, node, pods[key], -1)
         self.placed = placed
 
     def restore(self, keys: Iterable[str]) -> None:
         """Puts back pods that `remove` took away, on their nodes; others are ignored."""
         self.counts.clear()
+        self.notes.clear()
         placed = dict(self.placed)
         for key in keys:
             node, usage = self.removed.pop(key, (None, None))
@@ -128,6 +228,7 @@ class Trial(Snapshot):
             placed[node] = {**placed.get(node, {}), key: usage}
             if (row := self.table.index.get(node)) is not None:
                 add_usage(self.axis, self.requested, self.scored, self.ports, row, usage, 1)
+            add_presence(self, node, usage, 1)
         self.placed = placed
 
     def _where(self) -> dict[str, str]:
@@ -139,7 +240,16 @@ class Trial(Snapshot):
     def close(self) -> None:
         """Makes the trial unusable: its arrays are given up."""
         empty = np.zeros((0, 0), dtype=np.int64)
-        self.requested, self.scored, self.placed, self.counts, self.removed = empty, empty, {}, {}, {}
+        self.requested, self.scored, self.placed, self.removed = empty, empty, {}, {}
+        self.counts, self.notes = {}, {}
+
+
+def add_presence(snapshot: Snapshot, node: str, usage: Usage, count: int) -> None:
+    """Counts more pods of one kind (fewer, if negative) on a node for the rules between pods, known node or not."""
+    if usage.identity is not None:
+        snapshot.population.add(usage.identity, node, count)
+    for use in usage.volumes:
+        snapshot.uses.add(use, node, count)
 
 
 def moved_usage(old: Snapshot, table: NodeTable) -> tuple[Ints, Ints, PortTable]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
-from muster.api.codec import Object
-from muster.api.meta import name_of
+from muster.api.codec import Object, canonical
+from muster.api.meta import is_deleting, name_of, namespace_of
+from muster.api.selectors import LabelSelector
 from muster.engine.arrays import frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
+from muster.engine.identity import NO_TERMS, Identity, PodTerms, SelectedKeys, has_terms, parse_terms
 from muster.engine.nodes import NodeRecord, build_table, parse_node
+from muster.engine.objects import ObjectStore, selectors_of
 from muster.engine.ports import PortTable
 from muster.engine.requests import Usage, usage_of
-from muster.engine.shape import Shape, parse_shape, shape_key, usage_key
-from muster.engine.snapshot import Snapshot, add_usage, moved_usage
+from muster.engine.shape import IdentityKey, Shape, parse_shape, shape_key, usage_key
+from muster.engine.snapshot import Nomination, Snapshot, add_presence, add_usage, moved_usage
+from muster.engine.spreading import parse_spread
 
 _CACHE_LIMIT = 20_000
 
@@ -21,7 +26,7 @@ V = TypeVar("V")
 
 
 class ClusterState:
-    """Nodes and assigned pods, mutable. Not for use from several threads.
+    """Nodes, assigned pods and other objects that rules look at, mutable. Not for use from several threads.
 
     Events are cheap: a pod costs a few microseconds, a changed node marks the table, which is rebuilt at the next
     `snapshot()`. All methods are idempotent. A pod on a node that is not known is kept and counts once it appears.
@@ -39,6 +44,12 @@ class ClusterState:
         self._shapes: dict[bytes, Shape] = {}
         self._interned: dict[Shape, Shape] = {}
         self._usages: dict[bytes, Usage] = {}
+        self._metadata: dict[str, Object] = {}
+        self._selected = SelectedKeys()
+        self._terms: dict[bytes, PodTerms] = {}
+        self._unprojected = False  # whether identities of placed pods lack labels that somebody selects by now
+        self._nominated: dict[str, tuple[str, Nomination]] = {}
+        self.objects = ObjectStore()
         table = build_table((), self._axis)
         self._live = Snapshot(table, zeros(0, len(self._axis)), zeros(0, 2), PortTable(0), self._placed)
 
@@ -72,13 +83,13 @@ class ClusterState:
 
     def add_pod(self, key: str, pod: Object, node_name: str) -> None:
         """Counts a pod (assigned or assumed) on a node, in place of what was known of that key."""
-        raw = usage_key(pod)
-        usage = self._usages.get(raw)
-        if usage is None:
-            usage = _remember(self._usages, raw, usage_of(pod))
+        usage = self._usage(pod)
+        self._metadata[key] = pod["metadata"]
         if self._where.get(key) == node_name and self._placed[node_name][key] == usage:
             return
+        metadata = self._metadata[key]
         self.remove_pod(key)
+        self._metadata[key] = metadata
         self._pods_of(node_name)[key] = usage
         self._where[key] = node_name
         self._count(node_name, usage, 1)
@@ -88,6 +99,7 @@ class ClusterState:
         node_name = self._where.pop(key, None)
         if node_name is None:
             return
+        self._metadata.pop(key, None)
         pods = self._pods_of(node_name)
         self._count(node_name, pods.pop(key), -1)
         if not pods:
@@ -99,12 +111,95 @@ class ClusterState:
 
     def shape_of(self, pod: Object) -> Shape:
         """The shape of a pod; equal shapes are the same object. Raises QuantityError or SelectorError."""
-        raw = shape_key(pod)
+        identity_key, terms = self._identity_key(pod)
+        raw = shape_key(pod, identity_key)
         shape = self._shapes.get(raw)
         if shape is None:
-            parsed = parse_shape(pod)
+            parsed = parse_shape(pod, _identity(identity_key, terms))
             shape = _remember(self._shapes, raw, _remember(self._interned, parsed, self._interned.get(parsed, parsed)))
         return shape
+
+    def nominate(self, key: str, pod: Object, node_name: str | None) -> None:
+        """Notes that room was made on a node for a pending pod, or with None that it is not nominated any more."""
+        if node_name is None:
+            if self._nominated.pop(key, None) is not None:
+                self._last = None
+            return
+        nomination = Nomination(key, int(pod["spec"].get("priority") or 0), self._usage(pod))
+        if self._nominated.get(key) != (node_name, nomination):
+            self._nominated[key] = (node_name, nomination)
+            self._last = None
+
+    def _usage(self, pod: Object) -> Usage:
+        identity_key, terms = self._identity_key(pod)
+        raw = usage_key(pod, identity_key)
+        usage = self._usages.get(raw)
+        if usage is None:
+            usage = _remember(self._usages, raw, usage_of(pod, _identity(identity_key, terms)))
+        return usage
+
+    # -- who pods are to each other
+
+    def _identity_key(self, pod: Object) -> tuple[IdentityKey, PodTerms]:
+        """What other pods see of the pod (None while there are no rules between pods), and its own terms."""
+        spec, metadata = pod["spec"], pod["metadata"]
+        terms = NO_TERMS
+        if spec.get("topologySpreadConstraints") or has_terms(spec):
+            terms = self._own_rules(pod)
+        selected = self._selected
+        if not selected.active:
+            return None, terms
+        return (namespace_of(pod), selected.kept(metadata.get("labels") or {}), is_deleting(pod)), terms
+
+    def _own_rules(self, pod: Object) -> PodTerms:
+        """The pod's terms; the keys of its selectors are noted."""
+        spec = pod["spec"]
+        labels = pod["metadata"].get("labels")
+        raw = canonical([namespace_of(pod), labels, spec.get("affinity"), spec.get("topologySpreadConstraints")])
+        terms = self._terms.get(raw)
+        if terms is None:
+            terms = _remember(self._terms, raw, parse_terms(pod))
+            self._select([*terms.selectors(), *(rule.selector for rule in parse_spread(pod))])
+        return terms
+
+    def _select(self, selectors: list[LabelSelector]) -> None:
+        if self._selected.add(selectors):
+            self._unprojected = True
+
+    def _project(self) -> None:
+        """Gives the placed pods the labels that somebody selects by since they were counted."""
+        known: dict[tuple[Usage, IdentityKey], Usage] = {}
+        for key, node_name in self._where.items():
+            metadata, usage = self._metadata[key], self._placed[node_name][key]
+            seen = {"metadata": metadata, "spec": {}}
+            identity_key, _ = self._identity_key(seen)
+            terms = NO_TERMS if usage.identity is None else usage.identity.terms
+            new = known.get((usage, identity_key))
+            if new is None:
+                new = known[usage, identity_key] = replace(usage, identity=_identity(identity_key, terms))
+            if new != usage:
+                self._pods_of(node_name)[key] = new
+                add_presence(self._live, node_name, replace(usage, volumes=()), -1)
+                add_presence(self._live, node_name, replace(new, volumes=()), 1)
+        self._unprojected = False
+        self._last = None
+
+    # -- other objects
+
+    def set_object(self, kind: str, obj: Object) -> bool:
+        """Adds or replaces an object of one of `objects.KINDS`; whether it is a different one now."""
+        if not self.objects.set(kind, obj):
+            return False
+        self._last = None
+        self._select(list(selectors_of(kind, obj)))
+        return True
+
+    def remove_object(self, kind: str, key: str) -> bool:
+        """Forgets an object by its key (`namespace/name`, or the name); whether it was known."""
+        if not self.objects.remove(kind, key):
+            return False
+        self._last = None
+        return True
 
     # -- snapshots
 
@@ -112,21 +207,41 @@ class ClusterState:
         """The cluster now. The same object is returned while nothing changed; else it costs one copy of the arrays."""
         if self._stale:
             self._rebuild()
+        if self._unprojected:
+            self._project()
         if self._last is None:
             live = self._live
             requested, scored = live.requested.copy(order="K"), live.scored.copy(order="K")
             frozen(requested)
             frozen(scored)
             self._own.clear()
-            self._last = Snapshot(live.table, requested, scored, live.ports.copy(), dict(self._placed))
+            self._last = Snapshot(
+                live.table,
+                requested,
+                scored,
+                live.ports.copy(),
+                dict(self._placed),
+                population=live.population.copy(),
+                uses=live.uses.copy(),
+                objects=self.objects.copy(),
+                nominated=self._nominations(),
+            )
         return self._last
 
     def _rebuild(self) -> None:
         table = build_table(self._records.values(), self._axis, self._live.table)
         requested, scored, ports = moved_usage(self._live, table)
-        self._live = Snapshot(table, requested, scored, ports, self._placed)
+        population, uses = self._live.population.copy(table.index), self._live.uses.copy(table.index)
+        self._live = Snapshot(table, requested, scored, ports, self._placed, population=population, uses=uses)
         self._stale = False
         self._last = None
+
+    def _nominations(self) -> dict[str, tuple[Nomination, ...]]:
+        by_node: dict[str, tuple[Nomination, ...]] = {}
+        for key, (node_name, nomination) in sorted(self._nominated.items()):
+            if key not in self._where:
+                by_node[node_name] = (*by_node.get(node_name, ()), nomination)
+        return by_node
 
     def _pods_of(self, node_name: str) -> dict[str, Usage]:
         """The pods of a node, not shared with a snapshot."""
@@ -137,6 +252,7 @@ class ClusterState:
 
     def _count(self, node_name: str, usage: Usage, sign: int) -> None:
         self._last = None
+        add_presence(self._live, node_name, usage, sign)
         axis = self._axis.extended(name for name, _ in usage.requests)
         if axis is not self._axis:
             self._axis = axis
@@ -150,6 +266,10 @@ class ClusterState:
         add_usage(axis, live.requested, live.scored, live.ports, row, usage, sign)
 
 
+def _identity(key: IdentityKey, terms: PodTerms) -> Identity | None:
+    return None if key is None else Identity(key[0], key[1], terms, key[2])
+
+
 def _node_source(node: Object) -> tuple[object, ...]:
     """What `parse_node` reads: heartbeats leave it as it is."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
@@ -159,6 +279,7 @@ def _node_source(node: Object) -> tuple[object, ...]:
         bool(spec.get("unschedulable")),
         status.get("allocatable"),
         status.get("images"),
+        status.get("declaredFeatures"),
     )
 
 

@@ -56,6 +56,10 @@ class NodeAffinity:
             return None
         return _named(snapshot.table, pinned)
 
+    def skips(self, shape: Shape) -> bool:
+        """Without preferred terms there is nothing to score."""
+        return not (shape.nodes.preferred or self.added.preferred)
+
     def score(self, shape: Shape, snapshot: Snapshot, rows: Ints, k: Ints) -> Ints:
         """The sum of the weights of the preferred terms that match."""
         table = snapshot.table

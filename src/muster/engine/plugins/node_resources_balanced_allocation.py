@@ -23,10 +23,14 @@ class NodeResourcesBalancedAllocation:
     static: bool = False
     normalisation: Normalisation = Normalisation.NONE
 
+    def skips(self, shape: Shape) -> bool:
+        """A pod that requests none of the resources changes no balance."""
+        return not any(shape.request(name) for name in self.resources)
+
     def score(self, shape: Shape, snapshot: Snapshot, rows: Ints, k: Ints) -> Ints:
         """50..100; 75 where the balance stays as it is; 0 everywhere for a pod that requests none of the resources."""
         wanted = [(name, shape.request(name)) for name in self.resources]
-        if not any(amount for _, amount in wanted):
+        if self.skips(shape):
             return np.zeros(len(rows), dtype=np.int64)
         after = self._balance(wanted, snapshot, rows, k)
         before = self._balance(wanted, snapshot, rows, k - 1)

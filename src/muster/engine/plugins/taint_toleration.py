@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.arrays import Ints, Ints32
+from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.model import Status
+from muster.engine.nodes import NodeTable
 from muster.engine.profile import Normalisation, limited_to, remembered
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
-from muster.engine.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
+from muster.engine.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Toleration, untolerated
 
 _STATUS = Status("TaintToleration", ("node(s) had untolerated taint(s)",), resolvable=False)
 
@@ -26,16 +27,7 @@ class TaintToleration:
 
     def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """Any number where all NoSchedule and NoExecute taints are tolerated."""
-        table = snapshot.table
-
-        def compute() -> Ints32:
-            hard = [
-                [taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE)] for taints in table.taint_sets
-            ]
-            fits = np.array([not untolerated(taints, shape.tolerations) for taints in hard], dtype=np.bool_)
-            return limited_to(fits[table.taint_ids])
-
-        return remembered(table, (self, "count", shape.tolerations), compute)
+        return limited_to(tolerated(snapshot.table, shape.tolerations))
 
     def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
         """The same for all nodes."""
@@ -51,3 +43,14 @@ class TaintToleration:
             return counts[table.taint_ids]
 
         return remembered(table, (self, "score", shape.tolerations), compute)[rows]
+
+
+def tolerated(table: NodeTable, tolerations: tuple[Toleration, ...]) -> Bools:
+    """bool[N]: nodes whose NoSchedule and NoExecute taints are all tolerated."""
+
+    def compute() -> Bools:
+        hard = [[taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE)] for taints in table.taint_sets]
+        fits = np.array([not untolerated(taints, tolerations) for taints in hard], dtype=np.bool_)
+        return fits[table.taint_ids]
+
+    return remembered(table, (tolerated, tolerations), compute)

@@ -1,0 +1,69 @@
+"""evaluate: everything that the rules say about one pod and every node: why not, and every score. For explanations,
+checks and comparisons; `decide` works out only what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.arrays import Ints
+from muster.engine.diagnose import node_statuses, shape_verdict
+from muster.engine.model import Status
+from muster.engine.profile import CoupledPlugin, Profile, SkippingPlugin, Weighted, score_error
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """`verdict`: why the pod fits nowhere whatever the nodes are. `statuses`: why it does not fit on a node, by name.
+
+    `scores`: feasible node → plugin → its weighted score; a plugin that leaves the pod out is absent. `error`: why the
+    pod cannot be scored, which matters only if several nodes are feasible.
+    """
+
+    verdict: Status | None
+    statuses: Mapping[str, Status]
+    scores: Mapping[str, Mapping[str, int]]
+    error: str = ""
+
+    @property
+    def best(self) -> list[str]:
+        """The feasible nodes with the highest total, in NodeTable order."""
+        totals = {node: sum(parts.values()) for node, parts in self.scores.items()}
+        most = max(totals.values(), default=0)
+        return [node for node, total in totals.items() if total == most]
+
+
+def evaluate(profile: Profile, snapshot: Snapshot, shape: Shape, *, nominated: str = "") -> Evaluation:
+    """What the profile says. `nominated`: the node that is tried first, and alone scored if it is feasible."""
+    verdict = shape_verdict(profile, snapshot, shape)
+    statuses = node_statuses(profile, snapshot, shape)
+    rows = np.array([row for row, name in enumerate(snapshot.table.names) if name not in statuses], dtype=np.int64)
+    if nominated and (row := snapshot.table.index.get(nominated)) is not None and row in rows:
+        rows = np.array([row], dtype=np.int64)
+    error = score_error(profile, shape)
+    scores: dict[str, dict[str, int]] = {snapshot.table.records[row].name: {} for row in rows.tolist()}
+    for weighted in profile.scores if len(rows) else ():
+        values = _scores(weighted, snapshot, shape, rows)
+        if values is not None:
+            for parts, value in zip(scores.values(), values.tolist(), strict=True):
+                parts[weighted.plugin.name] = weighted.weight * value
+    return Evaluation(verdict, statuses, scores, error)
+
+
+def _scores(weighted: Weighted, snapshot: Snapshot, shape: Shape, rows: Ints) -> Ints | None:
+    """int64[M] without the weight; None if the plugin leaves the shape out."""
+    plugin = weighted.plugin
+    if isinstance(plugin, CoupledPlugin):
+        coupling = plugin.coupling(shape, snapshot)
+        feasible = np.zeros(len(snapshot), dtype=np.bool_)
+        feasible[rows] = True
+        scaled = None if coupling is None else coupling.scores(feasible, True)
+        return None if scaled is None else scaled.scores[rows]
+    if isinstance(plugin, SkippingPlugin) and plugin.skips(shape):
+        return None
+    raw = plugin.score(shape, snapshot, rows, np.ones(len(rows), dtype=np.int64))
+    return plugin.normalisation.scale(raw, int(raw.max(initial=0)))

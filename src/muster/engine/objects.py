@@ -1,0 +1,117 @@
+"""Objects besides nodes and pods that rules look at: namespaces, services, owners of pods, volumes and their kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from muster.api.codec import Object
+from muster.api.meta import key_of
+from muster.api.selectors import LabelSelector, Operator, Requirement, SelectorError, label_selector
+
+NAMESPACE = "Namespace"
+SERVICE = "Service"
+REPLICATION_CONTROLLER = "ReplicationController"
+REPLICA_SET = "ReplicaSet"
+STATEFUL_SET = "StatefulSet"
+PERSISTENT_VOLUME = "PersistentVolume"
+PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+STORAGE_CLASS = "StorageClass"
+CSI_NODE = "CSINode"
+CSI_DRIVER = "CSIDriver"
+CSI_STORAGE_CAPACITY = "CSIStorageCapacity"
+
+KINDS = (
+    NAMESPACE,
+    SERVICE,
+    REPLICATION_CONTROLLER,
+    REPLICA_SET,
+    STATEFUL_SET,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    STORAGE_CLASS,
+    CSI_NODE,
+    CSI_DRIVER,
+    CSI_STORAGE_CAPACITY,
+)
+"""What `ClusterState.set_object` takes."""
+
+_NONE: Mapping[str, Object] = {}
+
+
+class ObjectStore:
+    """Objects by kind and key (`namespace/name`, or the name). `copy()` is cheap; stored objects are never changed.
+
+    `version(kind)` is a number that is different after every change of that kind, for whoever remembers results.
+    """
+
+    __slots__ = ("_kinds", "_own", "_versions")
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, dict[str, Object]] = {}
+        self._own: set[str] = set()
+        self._versions: dict[str, int] = {}
+
+    def copy(self) -> ObjectStore:
+        """The objects of this moment."""
+        other = ObjectStore()
+        other._kinds, other._versions = dict(self._kinds), dict(self._versions)
+        self._own.clear()
+        return other
+
+    def set(self, kind: str, obj: Object) -> bool:
+        """Adds or replaces an object; whether it is a different one now."""
+        key = key_of(obj)
+        if self._kinds.get(kind, _NONE).get(key) == obj:
+            return False
+        self._writable(kind)[key] = obj
+        return True
+
+    def remove(self, kind: str, key: str) -> bool:
+        """Forgets an object; whether it was known."""
+        if key not in self._kinds.get(kind, _NONE):
+            return False
+        del self._writable(kind)[key]
+        return True
+
+    def get(self, kind: str, key: str) -> Object | None:
+        """The object, if it is known."""
+        return self._kinds.get(kind, _NONE).get(key)
+
+    def all(self, kind: str) -> Mapping[str, Object]:
+        """All objects of a kind by key, in no particular order."""
+        return self._kinds.get(kind, _NONE)
+
+    def version(self, kind: str) -> int:
+        """The number of changes of this kind so far."""
+        return self._versions.get(kind, 0)
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace; none if it is not known."""
+        found = self.get(NAMESPACE, name)
+        labels: Mapping[str, str] = {} if found is None else found["metadata"].get("labels") or {}
+        return labels
+
+    def _writable(self, kind: str) -> dict[str, Object]:
+        self._versions[kind] = self._versions.get(kind, 0) + 1
+        if kind not in self._own:
+            self._kinds[kind] = dict(self._kinds.get(kind, _NONE))
+            self._own.add(kind)
+        return self._kinds[kind]
+
+
+def selectors_of(kind: str, obj: Object) -> Iterable[LabelSelector]:
+    """The selectors by which an object of this kind chooses pods; a malformed one chooses none."""
+    spec = obj.get("spec") or {}
+    if kind in (SERVICE, REPLICATION_CONTROLLER):
+        return [equal_to(spec.get("selector") or {})]
+    if kind in (REPLICA_SET, STATEFUL_SET):
+        try:
+            return [label_selector(spec.get("selector"))]
+        except SelectorError:
+            return []
+    return []
+
+
+def equal_to(labels: Mapping[str, str]) -> LabelSelector:
+    """The selector of pods that have all these labels."""
+    return LabelSelector(tuple(Requirement(key, Operator.IN, (value,)) for key, value in sorted(labels.items())))

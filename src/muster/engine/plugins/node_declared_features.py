@@ -1,0 +1,37 @@
+"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes to nodes that declare it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.arrays import Ints, Ints32
+from muster.engine.model import Status
+from muster.engine.profile import UNLIMITED, limited_to, remembered
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot
+
+_STATUS = Status("NodeDeclaredFeatures", ("node(s) didn't match Pod's required features",), resolvable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDeclaredFeatures:
+    """Upstream `nodedeclaredfeatures/nodedeclaredfeatures.go`."""
+
+    name: str = "NodeDeclaredFeatures"
+
+    def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
+        """Any number on nodes that declare all that the pod needs."""
+        table, wanted = snapshot.table, frozenset(shape.features)
+        if not wanted:
+            return np.full(len(table), UNLIMITED, dtype=np.int32)
+        return remembered(
+            table,
+            (self, wanted),
+            lambda: limited_to(np.array([wanted <= record.features for record in table.records], dtype=np.bool_)),
+        )
+
+    def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
+        """The same for all nodes."""
+        return [_STATUS] * len(rows)

@@ -1,0 +1,318 @@
+"""PodTopologySpread: pods of a kind in even numbers over domains, as a rule (hard) or as a wish (soft)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.api.selectors import LabelSelector
+from muster.engine.arrays import Bools, Ints, Ints32
+from muster.engine.model import Status
+from muster.engine.plugins.node_affinity import matching
+from muster.engine.plugins.taint_toleration import tolerated
+from muster.engine.profile import MAX_NODE_SCORE, UNLIMITED, Scaled, limited_to, noted
+from muster.engine.selecting import default_selector
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot
+from muster.engine.spreading import SpreadConstraint, SpreadRule
+
+HOSTNAME = "kubernetes.io/hostname"
+SYSTEM_DEFAULTS = (
+    SpreadConstraint(HOSTNAME, 3, hard=False),
+    SpreadConstraint("topology.kubernetes.io/zone", 5, hard=False),
+)
+
+_SKEWED = Status("PodTopologySpread", ("node(s) didn't match pod topology spread constraints",))
+_UNLABELLED = Status(
+    "PodTopologySpread",
+    ("node(s) didn't match pod topology spread constraints (missing required label)",),
+    resolvable=False,
+)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class PodTopologySpread:
+    """Upstream `podtopologyspread/{filtering,scoring,common}.go`.
+
+    `defaults`: constraints of pods without any of their own; None: the system's, with which nodes need not have all keys.
+    """
+
+    defaults: tuple[SpreadConstraint, ...] | None = None
+    name: str = "PodTopologySpread"
+
+    def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
+        """Any number where one more pod leaves all hard constraints satisfied."""
+        spread = self._noted(shape, snapshot)
+        if spread is None or not spread.hard:
+            return np.full(len(snapshot), UNLIMITED, dtype=np.int32)
+        return limited_to(spread.allowed_now())
+
+    def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
+        """By the first constraint that fails: preemption cannot give a node a label."""
+        spread = self._noted(shape, snapshot)
+        assert spread is not None
+        unlabelled = spread.lacks_label_first()[rows].tolist()
+        return [_UNLABELLED if lacks else _SKEWED for lacks in unlabelled]
+
+    def ceiling(self, shape: Shape, snapshot: Snapshot) -> Ints32:
+        """Any number where all hard constraints have their label: other pods may raise the minimum."""
+        spread = self._noted(shape, snapshot)
+        if spread is None:
+            return np.full(len(snapshot), UNLIMITED, dtype=np.int32)
+        return limited_to(spread.labelled())
+
+    def couples(self, shape: Shape, snapshot: Snapshot) -> bool:
+        """Whether pods elsewhere matter for where the pod may go."""
+        spread = self._noted(shape, snapshot)
+        return spread is not None and bool(spread.hard)
+
+    def coupling(self, shape: Shape, snapshot: Snapshot) -> Spread | None:
+        """The constraints of the pod, or the default ones."""
+        rules = self._rules(shape, snapshot)
+        if not rules:
+            return None
+        return Spread(shape, snapshot, rules, require_all=bool(shape.spread) or self.defaults is not None)
+
+    def _noted(self, shape: Shape, snapshot: Snapshot) -> Spread | None:
+        """The coupling for the snapshot as it is, which nobody places on; for questions about one more pod."""
+        found = noted(snapshot, (self, shape), lambda: (self.coupling(shape, snapshot),))
+        return found[0]
+
+    def _rules(self, shape: Shape, snapshot: Snapshot) -> tuple[SpreadRule, ...]:
+        if shape.spread or shape.usage.identity is None:
+            return shape.spread
+        constraints = SYSTEM_DEFAULTS if self.defaults is None else self.defaults
+        selector = default_selector(snapshot.objects, shape.usage.identity, shape.owner) if constraints else None
+        if selector is None:
+            return ()
+        return tuple(SpreadRule(constraint, selector) for constraint in constraints)
+
+
+class Spread:
+    """The constraints of one shape over a snapshot, and how many pods each domain has of those that they count."""
+
+    def __init__(self, shape: Shape, snapshot: Snapshot, rules: Sequence[SpreadRule], *, require_all: bool) -> None:
+        hard = [rule for rule in rules if rule.constraint.hard]
+        soft = [rule for rule in rules if not rule.constraint.hard]
+        self.hard = _domains_of(shape, snapshot, hard, require_all=True)
+        self.soft = _domains_of(shape, snapshot, soft, require_all=require_all)
+        self._size = len(snapshot)
+        self._require_all = require_all
+        self._soft = SoftSpread(self.soft, len(snapshot), require_all) if soft else None
+
+    @property
+    def steady(self) -> bool:
+        """Only without soft constraints, whose weights depend on the nodes that are left."""
+        return not self.soft and not any(domains.self_match for domains in self.hard)
+
+    @property
+    def binding(self) -> bool:
+        """Hard constraints are."""
+        return bool(self.hard)
+
+    def most(self, usable: Bools) -> int:
+        """Not said: it depends on where pods can go in all domains at once."""
+        return UNLIMITED
+
+    def allowed(self) -> Bools | None:
+        return self.allowed_now() if self.hard else None
+
+    def allowed_now(self) -> Bools:
+        """bool[N]: nodes on which one more pod violates nothing."""
+        mask = np.ones(self._size, dtype=np.bool_)
+        for domains in self.hard:
+            mask &= domains.within_skew()
+        return mask
+
+    def labelled(self) -> Bools:
+        """bool[N]: nodes that have the label of every hard constraint."""
+        mask = np.ones(self._size, dtype=np.bool_)
+        for domains in self.hard:
+            mask &= domains.labelled
+        return mask
+
+    def lacks_label_first(self) -> Bools:
+        """bool[N]: nodes whose first failing constraint is one whose label they lack."""
+        lacks = np.zeros(self._size, dtype=np.bool_)
+        open_ = np.ones(self._size, dtype=np.bool_)
+        for domains in self.hard:
+            lacks |= open_ & ~domains.labelled
+            open_ &= domains.within_skew()
+        return lacks
+
+    def scores(self, feasible: Bools, changed: bool) -> Scaled | None:
+        return None if self._soft is None else self._soft.scores(feasible, changed)
+
+    def place(self, row: int) -> None:
+        for domains in self.hard:
+            domains.place(row)
+        if self._soft is not None:
+            self._soft.place(row)
+
+
+class Domains:
+    """The domains of one constraint. `ids` int32[N] of each node, -1 without label; `counts` int64[D] of eligible nodes.
+
+    `on_node` int64[N]: the counted pods of each node itself, eligible or not.
+    """
+
+    def __init__(self, shape: Shape, snapshot: Snapshot, rule: SpreadRule, eligible: Bools) -> None:
+        constraint = rule.constraint
+        column = snapshot.table.column(constraint.topology_key)
+        self.key = constraint.topology_key
+        self.ids = column.ids
+        self.labelled: Bools = column.ids >= 0
+        self.eligible = eligible & self.labelled
+        self.on_node = counted_pods(snapshot, shape, rule.selector)
+        self.max_skew = constraint.max_skew
+        self.self_match = int(_matches_itself(shape, rule.selector))
+        rows = np.flatnonzero(self.eligible)
+        self.counts = _sums(self.ids[rows], self.on_node[rows], len(column.values))
+        present = np.bincount(self.ids[rows], minlength=len(column.values)) > 0
+        self.present = present
+        self._too_few = int(present.sum()) < (constraint.min_domains or 1)
+
+    def within_skew(self) -> Bools:
+        """bool[N]: labelled nodes whose domain may get one more pod."""
+        known = self.counts[self.present]
+        least = 0 if self._too_few or not len(known) else int(known.min())
+        fits = self.counts + (self.self_match - least) <= self.max_skew
+        return np.append(fits, False)[self.ids]  # the last place, which -1 reaches, is "no label"
+
+    def place(self, row: int) -> None:
+        """Counts a pod of the shape, if the constraint counts it."""
+        self.on_node[row] += self.self_match
+        if self.eligible[row]:
+            self.counts[self.ids[row]] += self.self_match
+
+
+class SoftSpread:
+    """The score of soft constraints, kept up to date pod by pod."""
+
+    def __init__(self, constraints: Sequence[Domains], size: int, require_all: bool) -> None:
+        self._constraints = constraints
+        self._size = size
+        self._require_all = require_all
+        self._weights: list[float] = []
+        self._parts: list[Floats] = []
+        self._raw: Ints = np.zeros(size, dtype=np.int64)
+        self._fresh = False
+
+    @cached_property
+    def _scored(self) -> Bools:
+        """bool[N]: nodes that are not ignored."""
+        mask = np.ones(self._size, dtype=np.bool_)
+        if self._require_all:
+            for domains in self._constraints:
+                mask &= domains.labelled
+        return mask
+
+    def scores(self, feasible: Bools, changed: bool) -> Scaled:
+        """The fewer pods of the kind in a node's domains, the better."""
+        if changed or not self._weights:
+            self._weigh(feasible)
+        if not self._fresh:
+            self._raw = _rounded(self._parts)
+            self._fresh = True
+        raw = self._raw
+        counted = feasible & self._scored
+        values = raw[counted]
+        scores = np.zeros(self._size, dtype=np.int64)
+        if len(values):
+            least, most = int(values.min()), int(values.max())
+            scores[counted] = MAX_NODE_SCORE if most == 0 else MAX_NODE_SCORE * (most + least - values) // most
+        return Scaled(scores, raw)
+
+    def place(self, row: int) -> None:
+        """Counts a pod, and values the nodes of its domains anew."""
+        for place, domains in enumerate(self._constraints):
+            domains.place(row)
+            if not domains.self_match or not self._parts:
+                continue
+            self._fresh = False
+            rows = np.array([row]) if domains.key == HOSTNAME else np.flatnonzero(domains.ids == domains.ids[row])
+            if domains.ids[row] >= 0:
+                self._parts[place][rows] = self._value(domains, rows, self._weights[place])
+
+    def _weigh(self, feasible: Bools) -> None:
+        """The weight of each constraint by the number of domains among the feasible nodes."""
+        nodes = np.flatnonzero(feasible & self._scored)
+        weights = []
+        for domains in self._constraints:
+            if domains.key == HOSTNAME:
+                size = len(nodes)
+            else:  # nodes without the label, if they count at all, are one domain more
+                size = np.count_nonzero(np.bincount(domains.ids[nodes] + 1))
+            weights.append(float(np.log(float(size + 2))))
+        if weights == self._weights:
+            return
+        everywhere = np.arange(self._size)
+        self._weights, self._fresh = weights, False
+        self._parts = [
+            self._value(domains, everywhere, weight) for domains, weight in zip(self._constraints, weights, strict=True)
+        ]
+
+    def _value(self, domains: Domains, rows: Ints, weight: float) -> Floats:
+        """What a constraint adds to the raw score of these nodes; nothing where they lack the label."""
+        ids = domains.ids[rows]
+        counts = domains.on_node[rows] if domains.key == HOSTNAME else np.append(domains.counts, 0)[ids]
+        return np.where(ids >= 0, counts * weight + float(domains.max_skew - 1), 0.0)
+
+
+def counted_pods(snapshot: Snapshot, shape: Shape, selector: LabelSelector) -> Ints:
+    """int64[N]: the pods of the shape's namespace that a constraint counts on each node. A selector that selects
+    everything counts none (upstream `countPodsMatchSelector`).
+    """
+    total = np.zeros(len(snapshot), dtype=np.int64)
+    identity = shape.usage.identity
+    if identity is None or not (selector.requirements or selector.nothing):
+        return total
+    for other in snapshot.population.in_namespace(identity.namespace):
+        if not other.leaving and selector.matches(other.label_map):
+            total += snapshot.population.column(other)
+    return total
+
+
+def _domains_of(
+    shape: Shape, snapshot: Snapshot, rules: Sequence[SpreadRule], *, require_all: bool
+) -> tuple[Domains, ...]:
+    """The domains of each rule; pods of nodes that lack one of the labels do not count if all are required."""
+    table = snapshot.table
+    complete = np.ones(len(snapshot), dtype=np.bool_)
+    if require_all:
+        for rule in rules:
+            complete &= table.column(rule.constraint.topology_key).ids >= 0
+    found = []
+    for rule in rules:
+        eligible = complete
+        if rule.constraint.honor_affinity:
+            eligible = eligible & matching(table, shape.nodes)
+        if rule.constraint.honor_taints:
+            eligible = eligible & tolerated(table, shape.tolerations)
+        found.append(Domains(shape, snapshot, rule, eligible))
+    return tuple(found)
+
+
+def _matches_itself(shape: Shape, selector: LabelSelector) -> bool:
+    identity = shape.usage.identity
+    return identity is not None and selector.matches(identity.label_map)
+
+
+def _sums(ids: Ints32, amounts: Ints, size: int) -> Ints:
+    """int64[size]: the sum of the amounts of each id."""
+    return np.bincount(ids, weights=amounts, minlength=size).astype(np.int64)
+
+
+def _rounded(parts: Sequence[Floats]) -> Ints:
+    """The sum in order, rounded half away from zero as Go's math.Round does (all are ≥ 0)."""
+    total = np.zeros_like(parts[0])
+    for part in parts:
+        total = total + part
+    whole = np.floor(total)
+    return (whole + (total - whole >= 0.5)).astype(np.int64)
