@@ -128,8 +128,8 @@ def _chosen(found: Evaluation, profile: Profile, snapshot: Snapshot, facing: Sna
     shape: Shape = request.members[0].shape
     try:
         decision = decide(snapshot, request, profile=profile)
-    except ScoreError as error:
-        return {"best": [], "message": str(error), "scoreError": found.error, "chosen": None}
+    except ScoreError as failure:
+        return {"best": [], "message": str(failure), "scoreError": found.error, "chosen": None}
     chosen = decision.placements[0].node if isinstance(decision, Placed) else None
     error = found.error if found.scores else ""
     message = "" if found.scores else diagnose(profile, facing, shape, request.key).text()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.engine.arrays import Bools, Ints
-from muster.engine.profile import Coupling, CoupledPlugin, Normalisation, Profile, ScorePlugin, check_scores
+from muster.engine.profile import CoupledPlugin, Coupling, Normalisation, Profile, ScorePlugin, check_scores
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 

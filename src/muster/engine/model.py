@@ -37,7 +37,7 @@ class ScoreError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One pending pod of a group. `key` is `namespace/name`; `nominated`: the node that was cleared for it, tried first."""
+    """One pending pod of a group. `key` is `namespace/name`; `nominated`: the node cleared for it, tried first."""
 
     key: str
     shape: Shape

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -76,9 +76,12 @@ class Population(Generic[K]):
         """The nodes that have such pods, and how many."""
         return self._counts.get(key, _NOTHING)
 
-    def keys(self) -> Iterable[K]:
+    def __iter__(self) -> Iterator[K]:
         """What is on some node."""
-        return self._counts.keys()
+        return iter(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
 
     def in_namespace(self, namespace: str) -> tuple[K, ...]:
         """The keys of a namespace."""

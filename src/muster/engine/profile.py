@@ -92,8 +92,7 @@ class ScorePlugin(Protocol):
 
 
 class Coupling(Protocol):
-    """What a rule that couples nodes says to pods of one shape that are placed one after the other. Not a value: `place`
-    changes it.
+    """What a rule that couples nodes says to pods of one shape that are placed one after the other; `place` changes it.
 
     `steady`: placing pods of the shape changes nothing of it but what `count` says of each node for itself.
     """
@@ -124,7 +123,7 @@ class Coupling(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """`scores` int64[N], 0..100, of which only those of feasible nodes mean something; `raw`: what they were made from."""
+    """`scores` int64[N], 0..100, of which only those of feasible nodes mean something; `raw` is what they come from."""
 
     scores: Ints
     raw: Ints

@@ -26,8 +26,8 @@ class Snapshot:
     count them; `placed`: node name → pod key → what it takes (also of nodes that are not known); `population` counts
     its pods by identity, `uses` by volume; `objects`: what else rules look at. `reserved`: what pods nominated to a
     node would take there; see `facing`. Three notes are kept with it: `counts`, how many pods of a shape fit (by rules
-    and shape), which many groups ask of one snapshot, `notes`, what plugins work out for a shape, and `where`, the node of
-    each pod, once somebody asked.
+    and shape), which many groups ask of one snapshot, `notes`, what plugins work out for a shape, and `where`, the node
+    of each pod, once somebody asked.
     """
 
     __slots__ = (

@@ -185,7 +185,7 @@ class Affinity:
 
     def _count_existing(self) -> None:
         population, terms = self._snapshot.population, self._identity.terms
-        for other in population.keys():
+        for other in population:
             if terms.affinity and all(self._own(term, other) for term in terms.affinity):
                 for pairs in self._towards:
                     pairs.add_all(population.column(other), 1)
@@ -236,7 +236,7 @@ class _AffinityScore:
             self.moves = False
             return
         population = snapshot.population
-        for other in population.keys():
+        for other in population:
             for key, weight in self._contributions(other):
                 self._add_all(key, population.column(other), weight)
         for pairs in self._keys.values():
@@ -335,7 +335,8 @@ class Pairs:
 
     def same_domain(self, row: int) -> Bools:
         """bool[N]: nodes that share the value of this one."""
-        return self.ids == self.ids[row]
+        same: Bools = self.ids == self.ids[row]
+        return same
 
 
 def own_term_matches(term: PodTerm, other: Identity, objects: ObjectStore) -> bool:

@@ -62,7 +62,7 @@ def _fits(wanted: frozenset[tuple[str, str]], held: frozenset[tuple[str, str]], 
 def _attached(snapshot: Snapshot, drivers: frozenset[str]) -> dict[str, frozenset[tuple[str, str]]]:
     """(driver, handle) of the volumes that pods of each node use, of these drivers."""
     found: dict[str, set[tuple[str, str]]] = {}
-    for use in snapshot.uses.keys():
+    for use in snapshot.uses:
         attachment = _attachment(use, snapshot.objects)
         if attachment is not None and attachment[0] in drivers:
             for node in snapshot.uses.nodes(use):
@@ -76,7 +76,7 @@ def _attachments(uses: tuple[VolumeUse, ...], objects: ObjectStore) -> frozenset
 
 
 def _attachment(use: VolumeUse, objects: ObjectStore) -> tuple[str, str] | None:
-    """(driver, handle) of the volume of a claim; one that is not bound yet counts by its class and a handle of its own."""
+    """(driver, handle) of the volume of a claim; one that is not bound yet has the driver of its class."""
     claim = objects.get(PERSISTENT_VOLUME_CLAIM, use.key) if use.is_claim else None
     if claim is None:
         return None

@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 class PodTopologySpread:
     """Upstream `podtopologyspread/{filtering,scoring,common}.go`.
 
-    `defaults`: constraints of pods without any of their own; None: the system's, with which nodes need not have all keys.
+    `defaults`: constraints of pods without any of their own; None: the system's, without whose keys nodes count too.
     """
 
     defaults: tuple[SpreadConstraint, ...] | None = None
@@ -157,7 +157,7 @@ class Spread:
 
 
 class Domains:
-    """The domains of one constraint. `ids` int32[N] of each node, -1 without label; `counts` int64[D] of eligible nodes.
+    """The domains of one constraint: `ids` int32[N] of each node (-1: no label), `counts` int64[D] of eligible nodes.
 
     `on_node` int64[N]: the counted pods of each node itself, eligible or not.
     """
@@ -248,7 +248,7 @@ class SoftSpread:
             if domains.key == HOSTNAME:
                 size = len(nodes)
             else:  # nodes without the label, if they count at all, are one domain more
-                size = np.count_nonzero(np.bincount(domains.ids[nodes] + 1))
+                size = int(np.count_nonzero(np.bincount(domains.ids[nodes] + 1)))
             weights.append(float(np.log(float(size + 2))))
         if weights == self._weights:
             return

@@ -93,7 +93,8 @@ class Found:
     @property
     def satisfied(self) -> Bools:
         """bool[N]: nodes on which nothing is missing."""
-        return ~np.any(self.failed, axis=1)
+        missing: Bools = np.any(self.failed, axis=1)
+        return ~missing
 
 
 def find_volumes(claims: Claims, snapshot: Snapshot) -> Found:
