@@ -7,6 +7,7 @@ sender keeps them).
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import yaml
@@ -216,9 +217,16 @@ def check_type(obj: Object, api_version: str, kind: str) -> None:
         )
 
 
-def read_patch(request: ApiRequest) -> Patch:
-    """The body as a patch; its value is ours. Raises StatusError (400, 415)."""
+def read_patch(request: ApiRequest, accepted: Sequence[str] = ()) -> Patch:
+    """The body as a patch; its value is ours. Raises StatusError (400, 415).
+
+    `accepted`: the media types that the kind takes, () for all.
+    """
     type_ = media_type(request)
+    if accepted and type_ not in accepted:
+        raise unsupported_media_type(
+            "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+        )
     if type_ not in PATCH_TYPES:
         raise unsupported_media_type("415: Unsupported Media Type")
     if isinstance(request.body, bytes):

@@ -23,6 +23,7 @@ class Column:
     type: str = "string"
     priority: int = 0
     format: str = ""
+    description: str = ""
 
     def definition(self) -> Object:
         """As a Table describes it."""
@@ -30,7 +31,7 @@ class Column:
             "name": self.name,
             "type": self.type,
             "format": self.format,
-            "description": "",
+            "description": self.description,
             "priority": self.priority,
         }
 

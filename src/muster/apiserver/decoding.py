@@ -7,9 +7,9 @@ decoder into Go structs does. Error texts are those of Go's decoder where they a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from muster.api.codec import JSON, Object, copy
 from muster.api.quantity import QuantityError, canonical_quantity
@@ -189,16 +189,34 @@ class Decoders:
         return decode
 
 
+class CustomType(Protocol):
+    """What is known about a custom kind."""
+
+    @property
+    def schema(self) -> Schema:
+        """Its schema, as patches read it."""
+
+    def decode(self, value: Object, unknown: Unknown) -> Object:
+        """A fresh object without unknown fields, whose paths go to `unknown`."""
+
+
 class Types:
-    """The schemas and decoders of the kinds of one release (`1.36`), or of all (``)."""
+    """The schemas and decoders of the kinds of one release (`1.36`), or of all (``), and of custom kinds."""
 
     def __init__(self, release: str = "") -> None:
         self._release = release
         self._decoders = Decoders()
         self._schemas: dict[Resource, Schema | None] = {}
+        self._custom: Mapping[Resource, CustomType] = {}
+
+    def set_custom(self, types: Mapping[Resource, CustomType]) -> None:
+        """Know these custom kinds, and no others."""
+        self._custom = types
 
     def schema(self, resource: Resource) -> Schema | None:
         """The schema of a resource's kind, None if it is not known."""
+        if resource in self._custom:
+            return self._custom[resource].schema
         if resource not in self._schemas:
             found = schema_for(resource.group, resource.version, resource.kind, self._release)
             self._schemas[resource] = found
@@ -207,8 +225,23 @@ class Types:
     def decode(self, resource: Resource, value: JSON) -> tuple[Object, list[str]]:
         """A fresh object of the resource's kind, and the paths of unknown fields. Raises WrongValue."""
         unknown: Unknown = []
+        custom = self._custom.get(resource)
+        if custom is not None:
+            return self._decode_custom(custom, value, unknown), [path_text(path) for path in unknown]
         obj: Object = self._decoders.of(self.schema(resource))(value, unknown)
         return obj, [path_text(path) for path in unknown]
+
+    def _decode_custom(self, custom: CustomType, value: JSON, unknown: Unknown) -> Object:
+        """Only the metadata of custom objects has types that a wrong value cannot have; the rest is validated."""
+        if type(value) is not dict:
+            raise WrongValue(_found(value), "map[string]interface {}")
+        obj = custom.decode(value, unknown)
+        metadata = obj.get("metadata")
+        if metadata is not None:
+            found: Unknown = []
+            obj["metadata"] = self._decoders.of(custom.schema.child("metadata"))(metadata, found)
+            unknown += [[*path, "metadata"] for path in found]
+        return obj
 
 
 def _is_collection(schema: Schema) -> bool:

@@ -34,6 +34,7 @@ def begin(old: Object, strategy: Strategy, options: DeleteOptions, ctx: Context)
     if pending:
         return Step("keep", old)
     finalizers = collector_finalizers(metadata.get("finalizers") or [], strategy, options)
+    finalizers = [*finalizers, *(name for name in strategy.deletion_finalizers if name not in finalizers)]
     changed = finalizers != (metadata.get("finalizers") or [])
     if finalizers:
         metadata["finalizers"] = finalizers

@@ -9,7 +9,6 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable
-from functools import cached_property
 
 from muster import __version__
 from muster.api.codec import Object, Objects, dumps
@@ -56,6 +55,8 @@ class Discovery:
         self._resources = resources
         self._release = options.emulate or NEWEST_RELEASE
         self._cache: dict[tuple[str, str], tuple[bytes, str]] = {}
+        self._versions: dict[str, list[str]] = {}
+        self._seen = -1
 
     def answer(self, request: ApiRequest) -> Response | None:
         """The answer to a discovery, version or health request; None if the path is something else."""
@@ -66,6 +67,7 @@ class Discovery:
             return Response(200, b"ok", _TEXT)
         if path == "/version":
             return Response(200, version_info(self._release))
+        self._refresh()
         if path == "/":
             return Response(200, {"paths": root_paths(self._resources)})
         if path in ("/api", "/apis"):
@@ -95,9 +97,12 @@ class Discovery:
             found = self._cache[path, version] = (body, tag)
         return found
 
-    @cached_property
-    def _versions(self) -> dict[str, list[str]]:
-        return versions_by_group(self._resources)
+    def _refresh(self) -> None:
+        """Forget what was made of other kinds than those that are served now."""
+        if self._seen != self._resources.changes:
+            self._seen = self._resources.changes
+            self._cache.clear()
+            self._versions = versions_by_group(self._resources)
 
     def _group(self, path: str) -> Response | None:
         versions = self._versions
@@ -193,7 +198,6 @@ def resource_list(resources: ResourceTable, group: str, version: str) -> Object:
     for served in _served(resources, group, version):
         entries.append(_resource_entry(served))
         entries += [_subresource_entry(served, sub) for sub in served.subresources]
-    entries.sort(key=lambda entry: str(entry["name"]))
     name = f"{group}/{version}" if group else version
     document: Object = {"kind": "APIResourceList", "groupVersion": name, "resources": entries}
     return document if not group else {"kind": "APIResourceList", "apiVersion": "v1", **document}
@@ -277,6 +281,6 @@ def _aggregated_resource(served: Served) -> Object:
             "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
             "verbs": list(sub.verbs),
         }
-        for sub in sorted(served.subresources, key=lambda sub: sub.name)
+        for sub in served.subresources
     ]
     return entry | {"subresources": subresources} if subresources else entry

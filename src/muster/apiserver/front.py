@@ -114,6 +114,8 @@ class Front:
     def _columns(self, request: ApiRequest) -> Sequence[Column]:
         served = self._server.resources.route(request.path).served
         assert served is not None
+        if served.columns is not None:
+            return served.columns
         return columns_of(served.resource.group, served.resource.kind)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from muster.api.codec import JSON, Object, dumps
+from muster.api.codec import JSON, Object, canonical, dumps
 from muster.apiserver.discovery import NEWEST_RELEASE
 from muster.apiserver.errors import failure
 from muster.apiserver.options import ServerOptions
@@ -31,6 +31,7 @@ class OpenApi:
 
     def __init__(self, resources: ResourceTable, options: ServerOptions) -> None:
         self._resources = resources
+        self._seen = resources.changes
         self._release = options.emulate or NEWEST_RELEASE
         self._facts_of = options.emulate or ALL_RELEASES
         self._documents: dict[str, bytes] = {}
@@ -38,12 +39,15 @@ class OpenApi:
     def answer(self, request: ApiRequest) -> Response | None:
         """The answer to an OpenAPI request; None if the path is something else."""
         path = request.path.rstrip("/")
+        if not path.startswith("/openapi/"):
+            return None
+        if self._seen != self._resources.changes:
+            self._seen = self._resources.changes
+            self._documents.clear()
         if path == ROOT:
             return Response(200, self._index())
         if path == "/openapi/v2" and "protobuf" in request.headers.get("accept", ""):
             return Response(200, empty_v2(self._release), {"Content-Type": _V2_PROTOBUF})
-        if not path.startswith("/openapi/"):
-            return None
         served = {_path(group, version): (group, version) for group, version in self._resources.group_versions()}
         group_version = served.get(path.removeprefix(f"{ROOT}/"))
         if group_version is None:
@@ -57,8 +61,10 @@ class OpenApi:
         for group, version in self._resources.group_versions():
             path = _path(group, version)
             # The hash lets clients keep a document for ever; it is made from what the document is made from.
-            names = [e.resource.plural for e in _served(self._resources, group, version)]
-            tag = hashlib.sha256(f"{self._release} {path} {names}".encode()).hexdigest().upper()
+            entries = _served(self._resources, group, version)
+            names = [e.resource.plural for e in entries]
+            custom = canonical([dict(e.openapi) for e in entries if e.openapi]).decode()
+            tag = hashlib.sha256(f"{self._release} {path} {names} {custom}".encode()).hexdigest().upper()
             paths[path] = {"serverRelativeURL": f"{ROOT}/{path}?hash={tag}"}
         return {"paths": paths}
 
@@ -122,6 +128,8 @@ def _definition_names(served: Served, known: Facts, schemas: dict[str, Object]) 
                 "x-kubernetes-preserve-unknown-fields": True,
                 "x-kubernetes-group-version-kind": [gvk],
             }
+            if served.openapi and kind == resource.kind:
+                schemas[name] = dict(served.openapi)
         else:
             schemas[name] = known.definitions[name]
         names.append(name)

@@ -6,12 +6,14 @@ entries are in `registry.table`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from muster.api.codec import Object
+from muster.api.codec import JSON, Object
+from muster.api.jsonpath import Path
 from muster.api.resource import Resource
+from muster.apiserver.columns import Column
 from muster.apiserver.registry.strategy import Strategy
 from muster.apiserver.selecting import Selectable
 
@@ -33,20 +35,34 @@ class Conversion:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Where an object keeps what its scale sub-resource shows."""
+
+    spec: Path
+    status: Path
+    selector: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Subresource:
     """`status`, `scale`, `binding` …: its own kind and verbs, as discovery shows them. `group` and `version` are
-    those of that kind, "" where they are those of the resource."""
+    those of that kind, "" where they are those of the resource. `scale`: of custom resources."""
 
     name: str
     kind: str
     verbs: tuple[str, ...] = ("get", "patch", "update")
     group: str = ""
     version: str = ""
+    scale: ScalePaths | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One kind in one API version. `storage`: the prefix of its keys in the store, shared by its versions."""
+    """One kind in one API version. `storage`: the prefix of its keys in the store, shared by its versions.
+
+    `columns`: those of its table, None where they are registered by kind. `patch_types`: the media types of patches, ()
+    for all. `deprecation`: a warning that goes with every answer. `openapi`: the schema of a custom kind.
+    """
 
     resource: Resource
     singular: str
@@ -57,6 +73,10 @@ class Served:
     categories: tuple[str, ...] = ()
     subresources: tuple[Subresource, ...] = ()
     conversion: Conversion | None = None
+    columns: tuple[Column, ...] | None = None
+    patch_types: tuple[str, ...] = ()
+    deprecation: str = ""
+    openapi: Mapping[str, JSON] | None = None
 
     def subresource(self, name: str) -> Subresource | None:
         return next((sub for sub in self.subresources if sub.name == name), None)
@@ -108,18 +128,32 @@ class Route:
     is_watch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class ResourceTable:
-    """All served kinds, in order of group, version and plural."""
+    """All served kinds, in order of group, version and plural: those that are built in, then custom ones.
 
-    entries: tuple[Served, ...]
-    _by_path: dict[tuple[str, str, str], Served] = field(init=False, repr=False)
-    _versions: frozenset[tuple[str, str]] = field(init=False, repr=False)
+    `entries` are all that discovery shows. `changes` grows when custom kinds come, change or go.
+    """
 
-    def __post_init__(self) -> None:
-        entries = [((e.resource.group, e.resource.version, e.resource.plural), e) for e in self.entries]
-        object.__setattr__(self, "_by_path", dict(entries))
-        object.__setattr__(self, "_versions", frozenset((group, version) for (group, version, _), _ in entries))
+    def __init__(self, entries: Iterable[Served]) -> None:
+        self._built_in = tuple(entries)
+        self._own_groups = frozenset(entry.resource.group for entry in self._built_in)
+        self.entries: tuple[Served, ...] = ()
+        self.changes = -1
+        self._by_path: dict[tuple[str, str, str], Served] = {}
+        self._versions: frozenset[tuple[str, str]] = frozenset()
+        self.set_custom(())
+
+    def set_custom(self, entries: Iterable[Served]) -> None:
+        """Serve these custom kinds, and no others.
+
+        A group that has kinds of its own swallows the paths of custom kinds in it: they are shown and not served.
+        """
+        custom = tuple(entries)
+        self.changes += 1
+        self.entries = (*self._built_in, *custom)
+        reached = (*self._built_in, *(entry for entry in custom if entry.resource.group not in self._own_groups))
+        self._by_path = {(e.resource.group, e.resource.version, e.resource.plural): e for e in reached}
+        self._versions = frozenset((group, version) for group, version, _ in self._by_path)
 
     def find(self, group: str, version: str, plural: str) -> Served | None:
         """The entry of a resource, or None."""

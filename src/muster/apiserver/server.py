@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from muster.api.codec import JSON, Object
 from muster.apiserver import bodies
 from muster.apiserver.context import Context, Notes
+from muster.apiserver.custom.keeper import DefinitionKeeper
 from muster.apiserver.decoding import Types
 from muster.apiserver.errors import StatusError, failure, internal, method_not_allowed
 from muster.apiserver.options import ServerOptions
@@ -40,7 +41,9 @@ class ApiServer:
         self._types = Types(self.options.emulate or "")
         self._notes = Notes()
         self._verbs = Verbs(store)
+        self._keeper = DefinitionKeeper(self._verbs, self.resources, self._types)
         self._bootstrap()
+        self._keeper.follow(self._own_context)
 
     def _bootstrap(self) -> None:
         """Create the namespaces and classes that every cluster has, where they are missing."""
@@ -56,8 +59,12 @@ class ApiServer:
             return _unknown(route)
         ctx = self._context(request, route.served, route.subresource)
         try:
+            if route.served.deprecation:
+                ctx.warn(route.served.deprecation)
             body = self._dispatch(ctx, request, route, route.served)
             status = _success_code(ctx, request, body)
+            if self._keeper.is_due(ctx):
+                self._keeper.follow(self._own_context)
         except StatusError as error:
             return Response(error.code, error.status, _headers(ctx))
         except Exception:
@@ -86,6 +93,10 @@ class ApiServer:
             raise failure(404, "NotFound", "the server could not find the requested resource", {})
         watcher = Watcher(self.store, self._clock, self.options, route, request, by_time=bookmarks_by_time)
         return watcher.events()
+
+    def _own_context(self, served: Served) -> Context:
+        """The context of what the server does by itself."""
+        return self._context(ApiRequest("", ""), served)
 
     def _context(self, request: ApiRequest, served: Served, subresource: str = "") -> Context:
         writes = request.method not in ("GET", "HEAD", "DELETE")
@@ -128,7 +139,7 @@ class ApiServer:
                 return verbs.update(ctx, served, namespace, name, bodies.read_object(ctx, request, served))
             case "PATCH", True:
                 bodies.read_write_options(ctx, request, "PatchOptions")
-                return verbs.patch(ctx, served, namespace, name, bodies.read_patch(request))
+                return verbs.patch(ctx, served, namespace, name, bodies.read_patch(request, served.patch_types))
             case "DELETE", True:
                 return verbs.delete(ctx, served, namespace, name, bodies.read_delete_options(ctx, request))
             case "DELETE", False if "deletecollection" in served.verbs:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from muster.api.codec import Object, copy_object
-from muster.apiserver import bodies, errors
+from muster.apiserver import bodies, errors, scaling
 from muster.apiserver.context import Context
 from muster.apiserver.patching import patched
 from muster.apiserver.registry import binding, budgets, reviews
@@ -61,7 +61,7 @@ def _written(call: Call, old: Object) -> Object:
     if call.request.method != "PATCH":
         raise errors.method_not_allowed()
     bodies.read_write_options(call.ctx, call.request, "PatchOptions")
-    patch = bodies.read_patch(call.request)
+    patch = bodies.read_patch(call.request, call.served.patch_types)
     return call.verbs.after_patch(call.ctx, call.served, old, patch, call.name)
 
 
@@ -144,38 +144,29 @@ def resize(call: Call) -> Object:
 
 
 def scale(call: Call) -> Object:
-    """GET, PUT and PATCH of a Scale: spec.replicas of the object."""
+    """GET, PUT and PATCH of a Scale: the number of replicas of the object."""
     stored = call.stored()
-    current = _scale_of(stored)
+    sub = call.served.subresource("scale")
+    paths = sub.scale if sub is not None else None
+    current = scaling.scale_of(shown_as(call.served, stored), paths)
     if call.request.method in ("GET", "HEAD"):
         return current
     if call.request.method == "PUT":
+        bodies.read_write_options(call.ctx, call.request, "UpdateOptions")
         asked = bodies.read_any(call.request, "Scale")
-    else:
+    elif call.request.method == "PATCH":
+        bodies.read_write_options(call.ctx, call.request, "PatchOptions")
         value = patched(current, bodies.read_patch(call.request), None)
         asked = value if isinstance(value, dict) else {}
+    else:
+        raise errors.method_not_allowed()
+    scaling.check_scale(asked, call.name)
     version = (asked.get("metadata") or {}).get("resourceVersion")
     if version and version != stored["metadata"]["resourceVersion"]:
         raise errors.stale(resource_name(call.served), call.name)
     new = copy_object(shown_as(call.served, stored))
-    new.setdefault("spec", {})["replicas"] = (asked.get("spec") or {}).get("replicas") or 0
-    return _scale_of(call.verbs.write(call.ctx, call.served, stored, new))
-
-
-def _scale_of(obj: Object) -> Object:
-    meta, spec, state = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    shown_status: Object = {"replicas": state.get("replicas") or 0}
-    labels = (spec.get("selector") or {}).get("matchLabels") if isinstance(spec.get("selector"), dict) else None
-    if labels:
-        shown_status["selector"] = ",".join(f"{key}={labels[key]}" for key in sorted(labels))
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {key: meta[key] for key in kept if key in meta},
-        "spec": {"replicas": spec.get("replicas") or 0},
-        "status": shown_status,
-    }
+    scaling.set_replicas(new, paths, (asked.get("spec") or {}).get("replicas") or 0)
+    return scaling.scale_of(call.verbs.write(call.ctx, call.served, stored, new), paths)
 
 
 def token(call: Call) -> Object:

@@ -400,6 +400,6 @@ def _restore(new: Object, old: Object, field: str) -> None:
 
 
 def _differs(new: Object, old: Object) -> bool:
-    """Whether more than metadata and status differs."""
-    keys = (new.keys() | old.keys()) - {"metadata", "status", "apiVersion", "kind"}
+    """Whether more than metadata differs; where the status is written apart, it is the old one here."""
+    keys = (new.keys() | old.keys()) - {"metadata", "apiVersion", "kind"}
     return any(new.get(key) != old.get(key) for key in sorted(keys))

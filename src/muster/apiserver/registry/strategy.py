@@ -35,6 +35,8 @@ class Strategy:
     """A completed DELETE answers with the object instead of a Status."""
     garbage_policy: ClassVar[GarbagePolicy] = "background"
     """What DELETE without a propagationPolicy means for the dependents."""
+    deletion_finalizers: ClassVar[tuple[str, ...]] = ()
+    """Finalizers that the server adds when a deletion begins."""
     selectable_names: ClassVar[frozenset[str]] = frozenset()
     """The fields that field selectors may name besides metadata.name and metadata.namespace."""
 

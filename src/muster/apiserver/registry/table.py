@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.api.resource import Resource
 from muster.api.versions import HUB, from_hub, to_hub
+from muster.apiserver.custom.strategies import DefinitionStrategy
 from muster.apiserver.options import ServerOptions
 from muster.apiserver.registry import apps, core, devices, reviews
 from muster.apiserver.registry.budgets import BudgetStrategy
@@ -15,6 +16,7 @@ from muster.apiserver.registry.priority import PriorityClassStrategy
 from muster.apiserver.registry.quotas import LimitRangeStrategy, ResourceQuotaStrategy
 from muster.apiserver.registry.scheduling import CompositePodGroupStrategy, PodGroupStrategy
 from muster.apiserver.registry.services import ServiceStrategy
+from muster.apiserver.registry.stored import ROWS
 from muster.apiserver.registry.strategy import Strategy
 from muster.apiserver.registry.workloads import FirstWorkloadStrategy, WorkloadStrategy
 from muster.apiserver.resources import ALL_VERBS, Conversion, ResourceTable, Served, Subresource
@@ -207,6 +209,34 @@ def _others() -> list[Served]:
     ]
 
 
+def _stored() -> list[Served]:
+    plain, with_status = core.ReturnsDeletedStrategy(), core.StatusStrategy()
+    definitions = _served(
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        DefinitionStrategy(),
+        namespaced=False,
+        short="crd crds",
+        categories="api-extensions",
+        status=True,
+    )
+    return [definitions] + [
+        _served(
+            group,
+            version,
+            plural,
+            kind,
+            with_status if subs else plain,
+            namespaced=namespaced,
+            short=short,
+            subresources=tuple(Subresource(name, kind) for name in subs.split()),
+        )
+        for group, version, plural, kind, namespaced, short, subs in ROWS
+    ]
+
+
 _SCHEDULING_VERSIONS = {
     None: ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"),
     "1.35": ("v1alpha1",),
@@ -252,4 +282,6 @@ def _conversion(version: str) -> Conversion | None:
 
 def resource_table(options: ServerOptions) -> ResourceTable:
     """The table that a server with these options serves."""
-    return ResourceTable((*_core(), *_apps(), *_batch(), *_resource(), *_others(), *_reviews(), *_scheduling(options)))
+    return ResourceTable(
+        (*_core(), *_apps(), *_batch(), *_resource(), *_others(), *_reviews(), *_scheduling(options), *_stored())
+    )

@@ -1,0 +1,191 @@
+"""Expressions in CEL, the Common Expression Language, as Kubernetes uses it: compile once, evaluate often.
+
+A small interface of ours around a young library, which is imported when the first expression is compiled. Values are
+JSON values. What Kubernetes adds to the language and is not here (two-variable comprehensions, addresses, URLs,
+formats, versions, an authorizer) raises `NotSupported` at compile time. There is no type check against schemas:
+everything is `dyn`. Source of the functions: apiserver `pkg/cel/library`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from muster.api.codec import JSON, Object
+from muster.api.quantity import NANO, QuantityError, parse_quantity
+
+if TYPE_CHECKING:
+    from cel_expr_python import cel
+
+_UNDECLARED = re.compile(r"undeclared reference to '([^']*)'")
+_WORDS = """
+transformList transformMap transformMapEntry sortBy ip cidr url isURL isIP isCIDR format semver isSemver authorizer
+authorizer.requestResource isCanonical getScheme getHost getHostname getPort getEscapedPath getQuery family
+isUnspecified isLoopback isLinkLocalMulticast isLinkLocalUnicast isGlobalUnicast containsIP containsCIDR masked
+prefixLength major minor patch dns1123Label dns1123Subdomain dns1035Label qualifiedName labelValue
+"""
+_ELSEWHERE = frozenset(_WORDS.split())
+"""Names that a real server knows and this module does not."""
+_NO_OVERLOAD = "No matching overload"
+_QUANTITY = "$quantity"
+
+
+class ExpressionError(Exception):
+    """Root of what goes wrong with expressions.
+
+    ExpressionError
+    ├── NotAnExpression   the text does not compile; not retryable
+    ├── NotSupported      the text uses what a real server knows and this module does not; not retryable
+    └── EvaluationFailed  there is no value: a missing key, division by zero, too much work; not retryable
+    """
+
+
+class NotAnExpression(ExpressionError):
+    """The text does not compile."""
+
+
+class NotSupported(ExpressionError):
+    """The text, or a value's type, is beyond this module."""
+
+
+class EvaluationFailed(ExpressionError):
+    """The expression has no value for these variables."""
+
+
+class Expression:
+    """A compiled expression. Make one with `compile_expression`."""
+
+    def __init__(self, text: str, compiled: cel.Expression) -> None:
+        self.text = text
+        self._compiled = compiled
+
+    def evaluate(self, variables: Mapping[str, JSON]) -> JSON:
+        """The value, as JSON. Raises `EvaluationFailed` and `NotSupported`; the work is bounded."""
+        try:
+            value = self._compiled.eval(data=dict(variables))
+            plain: JSON = value.plain_value()
+        except RuntimeError as error:
+            raise _failed(_plain_text(str(error))) from error
+        if value.type().name() == "ERROR":
+            raise _failed(_plain_text(str(value.value())))
+        return plain
+
+
+def _failed(text: str) -> ExpressionError:
+    return NotSupported(text) if _NO_OVERLOAD in text else EvaluationFailed(text)
+
+
+def _plain_text(text: str) -> str:
+    """An error of the library without its status codes, in the words of cel-go where they are short."""
+    text = re.sub(r"^[A-Z_]+: ", "", re.sub(r" \[[A-Z_]+\]$", "", text))
+    missing = re.fullmatch(r'Key not found in map : "(.*)"', text)
+    return f"no such key: {missing[1]}" if missing else text
+
+
+@lru_cache(maxsize=1024)
+def compile_expression(text: str, names: tuple[str, ...] = ("self",)) -> Expression:
+    """The expression over variables of these names. Raises `NotAnExpression` and `NotSupported`."""
+    try:
+        return Expression(text, _environment(names).compile(text))
+    except RuntimeError as error:
+        message = _plain_text(str(error))
+        undeclared = set(_UNDECLARED.findall(message))
+        if undeclared and undeclared & _ELSEWHERE:
+            raise NotSupported(f"not supported here: {', '.join(sorted(undeclared & _ELSEWHERE))}") from error
+        if "undeclared reference" in message and re.search(r"\.(all|exists|existsOne)\(\s*\w+\s*,\s*\w+\s*,", text):
+            raise NotSupported("comprehensions with two variables are not supported here") from error
+        raise NotAnExpression(message) from error
+
+
+@lru_cache(maxsize=64)
+def _environment(names: tuple[str, ...]) -> cel.Env:
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
+
+    extensions = [
+        ext_strings.ExtStrings(),
+        ext_optional.ExtOptional(),
+        ext_bindings.ExtBindings(),
+        ext_math.ExtMath(),
+        _kubernetes(),
+    ]
+    return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN), extensions=extensions)
+
+
+def _kubernetes() -> cel.CelExtensionBase:
+    """Kubernetes' functions on lists, texts and quantities."""
+    from cel_expr_python import cel
+
+    dyn, text, whole, truth = cel.Type.DYN, cel.Type.STRING, cel.Type.INT, cel.Type.BOOL
+    some, fact = cel.Type.LIST, cel.Type.MAP
+
+    def member(name: str, result: cel.Type, of: Iterable[cel.Type], call: Callable[..., JSON]) -> cel.FunctionDecl:
+        parameters = list(of)
+        identity = f"muster_{name}_{len(parameters)}_{parameters[0].name()}".lower().replace("<", "_").replace(">", "_")
+        overload = cel.Overload(identity.replace(",", "").replace(" ", ""), result, parameters, True, call)
+        return cel.FunctionDecl(name, [overload])
+
+    def plain(name: str, result: cel.Type, call: Callable[..., JSON]) -> cel.FunctionDecl:
+        return cel.FunctionDecl(name, [cel.Overload(f"muster_{name}", result, [text], False, call)])
+
+    return cel.CelExtension(
+        "muster.kubernetes",
+        [
+            member("isSorted", truth, [some], _is_sorted),
+            member("sum", dyn, [some], lambda items: sum(items)),
+            member("min", dyn, [some], lambda items: min(items)),
+            member("max", dyn, [some], lambda items: max(items)),
+            member("indexOf", whole, [some, dyn], lambda items, item: items.index(item) if item in items else -1),
+            member("find", text, [text, text], _find),
+            member("findAll", some, [text, text], lambda value, pattern: _find_all(value, pattern, -1)),
+            plain("quantity", fact, _quantity),
+            plain("isQuantity", truth, _is_quantity),
+            member("compareTo", whole, [fact, fact], lambda a, b: (_nano(a) > _nano(b)) - (_nano(a) < _nano(b))),
+            member("isLessThan", truth, [fact, fact], lambda a, b: _nano(a) < _nano(b)),
+            member("isGreaterThan", truth, [fact, fact], lambda a, b: _nano(a) > _nano(b)),
+            member("sign", whole, [fact], lambda a: (_nano(a) > 0) - (_nano(a) < 0)),
+            member("isInteger", truth, [fact], lambda a: _nano(a) % NANO == 0),
+            member("asInteger", whole, [fact], lambda a: _nano(a) // NANO),
+            member("asApproximateFloat", cel.Type.DOUBLE, [fact], lambda a: _nano(a) / NANO),
+            member("add", fact, [fact, fact], lambda a, b: _in_nano(_nano(a) + _nano(b))),
+            member("sub", fact, [fact, fact], lambda a, b: _in_nano(_nano(a) - _nano(b))),
+        ],
+    )
+
+
+def _is_sorted(items: list[JSON]) -> bool:
+    return all(first <= second for first, second in pairwise(items))
+
+
+def _find(value: str, pattern: str) -> str:
+    match = re.search(pattern, value)
+    return match[0] if match else ""
+
+
+def _find_all(value: str, pattern: str, limit: int) -> list[JSON]:
+    found: list[JSON] = [match[0] for match in re.finditer(pattern, value)]
+    return found if limit < 0 else found[:limit]
+
+
+def _quantity(value: str) -> Object:
+    return _in_nano(parse_quantity(value).nano)
+
+
+def _is_quantity(value: str) -> bool:
+    try:
+        parse_quantity(value)
+    except QuantityError:
+        return False
+    return True
+
+
+def _in_nano(nano: int) -> Object:
+    # As text: thousand millionths of what a disk holds are beyond 64 bits.
+    return {_QUANTITY: str(nano)}
+
+
+def _nano(value: Object) -> int:
+    return int(value[_QUANTITY])

@@ -1,0 +1,1 @@
+"""Custom resources: kinds that a CustomResourceDefinition brings, from its schema to what is served."""

@@ -1,0 +1,229 @@
+"""`x-kubernetes-validations`: rules in CEL that a schema puts on its values.
+
+Source of the walk, paths and texts: apiextensions-apiserver `pkg/apiserver/schema/cel/validation.go`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from muster.api.codec import JSON, Object
+from muster.api.expressions import (
+    EvaluationFailed,
+    Expression,
+    ExpressionError,
+    NotAnExpression,
+    NotSupported,
+    compile_expression,
+)
+from muster.apiserver.custom.structure import RULES, child_schema, item_schema
+from muster.apiserver.custom.values import ROOT, correlated
+from muster.apiserver.fields import FieldError
+
+logger = logging.getLogger(__name__)
+
+_OLD = re.compile(r"\boldSelf\b")
+_WITH_OPTIONAL = "cel.bind(oldSelf, hadSelf ? optional.of(formerSelf) : optional.none(), ({rule}))"
+_BLOCKING = frozenset(
+    {
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    }
+)
+NOT_CHECKED = FieldError(
+    "FieldValueInvalid",
+    ROOT,
+    "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing "
+    "errors to complete validation",
+)
+"""What is said where rules were not checked since the value has not even the right structure."""
+
+
+def is_blocking(error: FieldError) -> bool:
+    """Whether rules cannot be checked on a value with this error."""
+    return error.reason in _BLOCKING
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. `program` None: it uses what is not supported here, and always holds."""
+
+    text: str
+    message: str
+    reason: str
+    field_path: str
+    program: Expression | None
+    message_program: Expression | None
+    uses_old: bool
+    optional_old: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTree:
+    """The rules of a schema and of what is below it; parts without any rule are None."""
+
+    schema: Object
+    rules: tuple[Rule, ...]
+    fields: Mapping[str, RuleTree]
+    values: RuleTree | None
+    items: RuleTree | None
+
+
+def rule_tree(schema: Object) -> RuleTree | None:
+    """The rules of a schema, None if there are none; what does not compile counts as absent."""
+    fields = {name: tree for name, part in (schema.get("properties") or {}).items() if (tree := rule_tree(part))}
+    values = schema.get("additionalProperties")
+    below = rule_tree(values) if isinstance(values, dict) else None
+    items = item_schema(schema)
+    of_items = rule_tree(items) if items is not None else None
+    rules = tuple(_rule(entry) for entry in schema.get(RULES) or ())
+    if not rules and not fields and below is None and of_items is None:
+        return None
+    return RuleTree(schema, rules, fields, below, of_items)
+
+
+def compile_rule(entry: Object) -> Expression:
+    """The program of a rule as a schema has it. Raises `NotAnExpression`, `NotSupported`."""
+    text = entry.get("rule") or ""
+    if entry.get("optionalOldSelf") and _OLD.search(text):
+        return compile_expression(_WITH_OPTIONAL.format(rule=text), ("self", "formerSelf", "hadSelf"))
+    return compile_expression(text, ("self", "oldSelf"))
+
+
+def _rule(entry: Object) -> Rule:
+    text = entry.get("rule") or ""
+    return Rule(
+        text.strip(),
+        (entry.get("message") or "").strip(),
+        entry.get("reason") or "FieldValueInvalid",
+        entry.get("fieldPath") or "",
+        _compiled(lambda: compile_rule(entry), text),
+        _compiled(lambda: compile_expression(entry["messageExpression"], ("self", "oldSelf")), text)
+        if entry.get("messageExpression")
+        else None,
+        _OLD.search(text) is not None,
+        bool(entry.get("optionalOldSelf")),
+    )
+
+
+def _compiled(make: Callable[[], Expression], text: str) -> Expression | None:
+    try:
+        return make()
+    except (NotAnExpression, NotSupported) as error:
+        logger.warning("rule is not checked", extra={"rule": text, "error": str(error)})
+        return None
+
+
+def validate_rules(value: JSON, tree: RuleTree, path: str = "", old: JSON = None) -> list[FieldError]:
+    """Which rules a value breaks; `old` is what stood there before, None if nothing comparable did.
+
+    What did not change is not judged again.
+    """
+    if value is None or (old is not None and value == old):
+        return []
+    errors = _broken(value, tree, path, old)
+    if isinstance(value, dict):
+        before = old if isinstance(old, dict) else {}
+        named = tree.schema.get("properties") or {}
+        for key in sorted(value):
+            below = tree.fields.get(key) if key in named else tree.values
+            if below is not None:
+                here = (f"{path}.{key}" if path else key) if key in named else f"{path}[{key}]"
+                errors += validate_rules(value[key], below, here, before.get(key))
+    elif isinstance(value, list) and tree.items is not None:
+        find = correlated(value, old if isinstance(old, list) else [], tree.schema)
+        for index, item in enumerate(value):
+            errors += validate_rules(item, tree.items, f"{path}[{index}]", find(index))
+    return errors
+
+
+def _broken(value: JSON, tree: RuleTree, path: str, old: JSON) -> list[FieldError]:
+    if not tree.rules:
+        return []
+    seen = cel_value(value, tree.schema)
+    before = cel_value(old, tree.schema) if old is not None else None
+    errors: list[FieldError] = []
+    for rule in tree.rules:
+        if rule.program is None or (rule.uses_old and old is None and not rule.optional_old):
+            continue
+        try:
+            holds = rule.program.evaluate(_variables(rule, seen, before, old is not None))
+        except NotSupported as error:
+            logger.warning("rule is not checked", extra={"rule": rule.text, "error": str(error)})
+            continue
+        except EvaluationFailed as error:
+            type_ = tree.schema.get("type") or ""
+            text = f'Invalid value: "{type_}": {error} evaluating rule: {rule.message or rule.text}'
+            errors.append(FieldError("FieldValueInvalid", path or ROOT, text))
+            continue
+        if holds is not True:
+            errors.append(_error(rule, path, _message(rule, seen, before)))
+    return errors
+
+
+def _variables(rule: Rule, seen: JSON, before: JSON, had: bool) -> dict[str, JSON]:
+    if rule.optional_old and rule.uses_old:
+        return {"self": seen, "formerSelf": before, "hadSelf": had}
+    return {"self": seen, "oldSelf": before}
+
+
+def _message(rule: Rule, seen: JSON, before: JSON) -> str:
+    if rule.message_program is not None:
+        try:
+            text = rule.message_program.evaluate({"self": seen, "oldSelf": before})
+        except ExpressionError:
+            text = None
+        if isinstance(text, str) and text.strip() and "\n" not in text:
+            return text.strip()
+    return rule.message or f"failed rule: {rule.text}"
+
+
+def _error(rule: Rule, path: str, message: str) -> FieldError:
+    where = f"{path}{rule.field_path}" if path else rule.field_path.lstrip(".")
+    word = {
+        "FieldValueRequired": "Required value",
+        "FieldValueForbidden": "Forbidden",
+        "FieldValueDuplicate": "Duplicate value",
+    }.get(rule.reason, "Invalid value")
+    return FieldError(rule.reason, where or ROOT, f"{word}: {message}")
+
+
+def cel_value(value: JSON, schema: Object | None) -> JSON:
+    """A value as rules see it: names of fields that are no identifiers are escaped, numbers have the schema's type."""
+    if schema is None:
+        return value
+    if isinstance(value, dict):
+        named = schema.get("properties") or {}
+        result: Object = {}
+        for key, item in value.items():
+            seen = cel_value(item, child_schema(schema, key))
+            result[key] = seen
+            if key in named and (escaped := escaped_name(key)) != key:
+                result[escaped] = seen
+        return result
+    if isinstance(value, list):
+        items = item_schema(schema)
+        return [cel_value(item, items) for item in value]
+    if schema.get("type") == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value
+
+
+_RESERVED = frozenset(
+    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import")
+    + ("let", "loop", "package", "namespace", "return", "var", "void", "while")
+)
+_ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+
+
+def escaped_name(name: str) -> str:
+    """How rules write the name of a field. Source: apiserver `pkg/cel/escaping.go`."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    return re.sub(r"__|[./-]", lambda match: _ESCAPES[match[0]], name)
