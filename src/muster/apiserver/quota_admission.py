@@ -46,8 +46,8 @@ def charges(ctx: Context, served: Served, namespace: str, obj: Object) -> list[t
 
 
 def _hard(quota: Object) -> Mapping[str, str]:
-    """The limits in force: those that the controller has seen, and before that those that are asked for."""
-    hard: Mapping[str, str] = (quota.get("status") or {}).get("hard") or (quota.get("spec") or {}).get("hard") or {}
+    """The limits in force: those that the controller has seen."""
+    hard: Mapping[str, str] = (quota.get("status") or {}).get("hard") or {}
     return hard
 
 
