@@ -15,7 +15,8 @@ from muster.engine.plugins.node_affinity import NodeAffinity
 from muster.engine.plugins.node_resources_fit import NodeResourcesFit
 from muster.engine.plugins.scoring_strategy import LeastAllocated, MostAllocated, RequestedToCapacityRatio
 from muster.engine.profile import Profile
-from muster.engine.registry import PLUGINS, SpreadConstraint
+from muster.engine.registry import PLUGINS
+from muster.engine.spreading import SpreadConstraint
 from muster.scheduler.configuration import SchedulerConfiguration, read_configuration
 from muster.scheduler.configuration_fields import parse_duration
 from muster.scheduler.core import SchedulerCore

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.api.codec import Object, copy_object
 from muster.client.informer import Change
+from muster.engine.decide import decide
 from muster.scheduler.changes import ClusterEvent, node_events, usage_differs
 from muster.scheduler.core import SchedulerCore
 from muster.scheduler.options import SchedulerOptions
@@ -64,6 +66,45 @@ def test_equal_pods_decided_together_go_where_they_would_go_one_by_one(
         shapes = Counter((wanted[int(pod.removeprefix("default/p"))][0], node) for pod, node in placed.items())
         results.append((sorted(placed), shapes))
     assert results[0] == results[1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    st.lists(st.tuples(st.sampled_from(range(len(SHAPES))), st.integers(0, 1)), max_size=25),
+)
+def test_the_same_pods_are_placed_by_shape_as_in_strict_order(cpus: list[int], wanted: list[tuple[int, int]]) -> None:
+    nodes = [make_node(f"n{index}", cpu=str(cpu), memory="16Gi") for index, cpu in enumerate(cpus)]
+    pods = [
+        make_pod(f"p{index}", priority=priority, **SHAPES[shape])  # type: ignore[arg-type]  # cpu and memory are texts
+        for index, (shape, priority) in enumerate(wanted)
+    ]
+    results = []
+    for strict in (True, False):
+        core = SchedulerCore(SchedulerOptions(strict_order=strict))
+        core.cache.apply_nodes(added(*nodes))
+        core.cache.apply_pods(added(*pods))
+        placed = work(core)
+        results.append(sorted(placed))
+        assert all(core.cache.pods[pod].node == node for pod, node in placed.items())
+    if len(results[0]) == len(pods):  # else who is left over may depend on where the others went
+        assert results[0] == results[1]
+    assert bool(results[0]) == bool(results[1])
+
+
+def test_pods_of_many_shapes_that_take_turns_cost_a_pass_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = 0
+
+    def counted(*args: object, **named: object) -> object:
+        nonlocal passes
+        passes += 1
+        return decide(*args, **named)  # type: ignore[arg-type]  # passed through
+
+    monkeypatch.setattr("muster.scheduler.core.decide", counted)
+    core = core_with(*(make_node(f"n{index}") for index in range(4)))
+    core.cache.apply_pods(added(*(make_pod(f"p{index}", cpu=f"{100 + index % 5}m") for index in range(50))))
+    assert len(work(core)) == 50
+    assert passes == 5
 
 
 def test_a_verdict_leaves_nothing_assumed_for_a_gang_that_does_not_fit() -> None:

@@ -24,10 +24,10 @@ from muster.engine.registry import (
     PluginArguments,
     PreemptionArguments,
     SpreadArguments,
-    SpreadConstraint,
     VolumeBindingArguments,
 )
 from muster.engine.shape import NodeRules, PreferredTerm
+from muster.engine.spreading import SpreadConstraint
 from muster.scheduler.configuration_fields import INT64, Fields
 from muster.scheduler.configuration_plugins import is_known
 

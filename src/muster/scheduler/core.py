@@ -22,11 +22,13 @@ from muster.scheduler.cycle import (
     Rejection,
     Signature,
     Verdict,
+    by_shape,
     failure,
     is_final,
     refusal,
     request_of,
     runs,
+    segments,
     tree_rejection,
     tree_verdicts,
     verdicts,
@@ -44,7 +46,7 @@ from muster.scheduler.pre_enqueue import (
 from muster.scheduler.preempt import Preemptions, Question
 from muster.scheduler.queue import SchedulingQueue
 from muster.scheduler.requeue import wake_for_nodes
-from muster.scheduler.tree import Branch, decide_tree, leaves_of
+from muster.scheduler.tree import Branch, decide_tree, leaves_of, put_placements
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,8 @@ class SchedulerCore:
         """Try the entities that are next; placements are assumed, everything else is back in the queue."""
         result: list[Verdict] = []
         asks = self._next_asks(now, result)
-        for run in runs(asks):
-            result += self._decide_run(run, now)
+        for segment in segments(asks):
+            result += self._decide_segment(segment, now)
         return result
 
     def bound(self, pod: str) -> None:
@@ -288,6 +290,43 @@ class SchedulerCore:
             self.queue.finish(entity, now)
             return None
         return replace(ask, has_room_kept=True) if entity in self.preemptions else ask
+
+    def _decide_segment(self, segment: list[Ask], now: float) -> list[Verdict]:
+        """Plain pods of one priority in one pass a shape, if all of them get a node: then their order does not matter.
+
+        Else in strict order, so that the same pods are left over as one by one.
+        """
+        in_order = runs(segment)
+        open_ = [ask for ask in segment if ask.signature not in self._refused]
+        grouped = by_shape(open_)
+        result: list[Verdict] = []
+        if 0 < len(grouped) < len(runs(open_)) and not self.options.strict_order:
+            decisions = self._all_placed(grouped)
+            if decisions is not None:
+                for run, decision in zip(grouped, decisions, strict=True):
+                    for verdict in verdicts(run, decision):
+                        self._carry_out(verdict, now)
+                        result.append(verdict)
+                in_order = runs(ask for ask in segment if ask.signature in self._refused)
+        for run in in_order:
+            result += self._decide_run(run, now)
+        return result
+
+    def _all_placed(self, grouped: list[list[Ask]]) -> list[Placed] | None:
+        """The engine's answers for these runs one after the other; None if any pod would get no node."""
+        found = []
+        first = grouped[0][0]
+        with self.preemptions.view(first.priority, first.entity) as snapshot, snapshot.trial() as trial:
+            for run in grouped:
+                try:
+                    decision = decide(trial, request_of(run), profile=self.entities.profiles[run[0].profile])
+                except Exception:  # strict order says which pod it is that raises
+                    return None
+                if not isinstance(decision, Placed) or decision.unplaced or not decision.placements:
+                    return None
+                put_placements(trial, (ask.members[0] for ask in run), decision.placements)
+                found.append(decision)
+        return found
 
     def _decide_run(self, run: list[Ask], now: float) -> list[Verdict]:
         if run[0].tree is not None:

@@ -109,6 +109,29 @@ def runs(asks: Iterable[Ask]) -> list[list[Ask]]:
     return result
 
 
+def segments(asks: Iterable[Ask]) -> list[list[Ask]]:
+    """The asks in order, with neighbouring plain pods of one priority put together; others stand alone."""
+    result: list[list[Ask]] = []
+    for ask in asks:
+        if result and _is_plain(result[-1][0]) and _is_plain(ask) and result[-1][0].priority == ask.priority:
+            result[-1].append(ask)
+        else:
+            result.append([ask])
+    return result
+
+
+def by_shape(segment: Iterable[Ask]) -> list[list[Ask]]:
+    """The plain pods of a segment with those that can be decided in one pass put together, in order of the first."""
+    found: dict[Signature, list[Ask]] = {}
+    for ask in segment:
+        found.setdefault(ask.signature, []).append(ask)
+    return list(found.values())
+
+
+def _is_plain(ask: Ask) -> bool:
+    return ask.ref is None and ask.tree is None and not ask.has_room_kept
+
+
 def request_of(run: Sequence[Ask]) -> GroupRequest:
     """The question to the engine that stands for a run."""
     first = run[0]

@@ -25,7 +25,9 @@ class SchedulerOptions:
     `profiles`: the rules by schedulerName; a name without any has the default profile.
     `pod_by_pod` ignores groups: each pod is scheduled alone, as kube-scheduler does without the gate GenericWorkload.
     `say_why_held` writes a condition on members that PreEnqueue holds; real servers say nothing.
-    `batch` and `passes`: how many entities, and how many that differ, are decided between two turns of the event loop.
+    `strict_order`: plain pods of one priority are decided one after the other even where that makes no difference to
+    who gets a node. `batch` and `passes`: how many entities, and how many that differ, are decided between two turns of
+    the event loop.
     `bindings`: how many bind requests are under way at once. Times are in seconds. `plan_limit_s`: a cap for each
     search for victims in a live scheduler; without, work alone is counted, and equal runs have equal plans.
     """
@@ -39,8 +41,9 @@ class SchedulerOptions:
     flush_after_s: float = 300.0
     flush_every_s: float = 30.0
     say_why_held_after_s: float = 1.0
-    batch: int = 1000
-    passes: int = 32
+    strict_order: bool = False
+    batch: int = 2000
+    passes: int = 64
     bindings: int = 32
     plan_limit_s: float | None = None
 

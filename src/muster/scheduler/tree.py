@@ -253,8 +253,12 @@ def _placements(decision: Decision) -> Placements:
 
 
 def _put(trial: Trial, leaves: Iterable[Leaf], placements: Iterable[Placement]) -> None:
+    put_placements(trial, (member for leaf in leaves for member in leaf.members), placements)
+
+
+def put_placements(trial: Trial, members: Iterable[Member], placements: Iterable[Placement]) -> None:
     """Put members where they were placed into a trial."""
-    shapes = {member.key: member.shape for leaf in leaves for member in leaf.members}
+    shapes = {member.key: member.shape for member in members}
     received: dict[Shape, list[int]] = {}
     for placement in placements:
         received.setdefault(shapes[placement.pod], []).append(trial.table.index[placement.node])
