@@ -22,7 +22,11 @@ TOPOLOGY_UNSUPPORTED = "topology constraints are not supported yet"
 
 DEFAULT_BUDGET = 64
 
+_PASSES_BEFORE_EXACT = 5
+"""So many greedy passes are tried on groups for which there is an exact search: it costs no more than the others."""
 _SEARCH_PASSES = 4
+_SEARCH_MEMBERS = 24
+"""The complete search is for groups of so many members; larger ones would only use up its steps."""
 _SHARE_FOR_MORE = 4
 """Where enough members have a place, the search for places for more of them gets this part of the budget."""
 
@@ -41,8 +45,8 @@ def decide(
     the seconds that are left, for a caller with a clock who wants to stop earlier than that. `Infeasible` is only
     answered with a proof: for members of one shape always, for several shapes if bounds or a complete search give one.
     Of several placements of the most members, it takes one with the lowest positions. Identical members get nodes in
-    NodeTable order, so that neighbours in the group are neighbours in the cluster;
-    how many each node gets is what the sequential greedy gives (see `identical`).
+    NodeTable order, so that neighbours in the group are neighbours in the cluster; how many each node gets is what the
+    sequential greedy gives (see `identical`).
     """
     needed = max(request.min_count - request.scheduled, 0)
     if not request.members:
@@ -58,8 +62,9 @@ def decide(
     demands = demands_of(request.members)
     bound, proof = most_placeable(profile, snapshot, demands)
     limit = DEFAULT_BUDGET if budget is None else budget
-    best, spent = _best_attempt(profile, snapshot, demands, len(request.members), bound, limit)
     several = len(demands) > 1 and not binding(profile, snapshot, demands)
+    passes = min(limit, _PASSES_BEFORE_EXACT) if several else limit
+    best, spent = _best_attempt(profile, snapshot, demands, len(request.members), bound, passes)
     if several and len(best.rows) < len(request.members) and bound >= max(needed, 1):
         found = _exactly(profile, snapshot, demands, Exact(best, bound, proof, spent), needed, limit, remaining)
         best, bound, proof, spent = found.attempt, found.most, found.proof, found.passes
@@ -125,7 +130,7 @@ def _exactly(
     """Goes on where greedy passes ended: a short complete search, which settles small groups, then exact placement."""
     members = sum(len(demand.places) for demand in demands)
     best, most, proof, spent = known.attempt, known.most, known.proof, known.passes
-    if len(best.rows) < most == members:
+    if len(best.rows) < most == members <= _SEARCH_MEMBERS:
         found = search(profile, snapshot, demands, min(limit - spent, _SEARCH_PASSES) * STEPS_PER_PASS)
         spent += found.steps // STEPS_PER_PASS
         best = found.attempt or best

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeVar, cast, runtime_checkable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from muster.engine.model import ScoreError, Status
 from muster.engine.nodes import NodeTable
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 UNLIMITED = int(np.iinfo(np.int32).max)
 """The count of a rule that does not limit how many pods a node takes."""
@@ -129,7 +133,6 @@ class Scaled:
     raw: Ints
 
 
-@runtime_checkable
 class CoupledPlugin(Protocol):
     """A rule by which what one node holds matters for others: spreading, affinity between pods."""
 
@@ -142,6 +145,11 @@ class CoupledPlugin(Protocol):
 
     def ceiling(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """int32[N]: how many pods of the shape a node can ever take, whatever else is placed meanwhile."""
+
+
+def is_coupled(plugin: object) -> TypeIs[CoupledPlugin]:
+    """Whether a plugin couples nodes. (`isinstance` with a protocol takes longer than many a rule.)"""
+    return hasattr(plugin, "coupling")
 
 
 @runtime_checkable
@@ -203,7 +211,7 @@ class Profile:
     def _least(self, shape: Shape, snapshot: Snapshot, *, coupled: bool) -> Ints:
         total = np.full(len(snapshot), UNLIMITED, dtype=np.int64)
         for plugin in self.filters:
-            if not isinstance(plugin, CoupledPlugin):
+            if not is_coupled(plugin):
                 np.minimum(total, plugin.count(shape, snapshot), out=total)
             elif coupled:
                 np.minimum(total, plugin.ceiling(shape, snapshot), out=total)
@@ -230,10 +238,11 @@ def check_scores(profile: Profile, shape: Shape, feasible: int) -> None:
         raise ScoreError(error)
 
 
-def coupled_plugins(profile: Profile) -> list[CoupledPlugin]:
-    """The plugins of a profile that couple nodes, each once."""
+@lru_cache(maxsize=32)
+def coupled_plugins(profile: Profile) -> tuple[CoupledPlugin, ...]:
+    """The plugins of a profile that couple nodes, each once. Kept: to ask a plugin for its protocols is slow."""
     plugins = [*profile.filters, *(weighted.plugin for weighted in profile.scores)]
-    return list({plugin.name: plugin for plugin in plugins if isinstance(plugin, CoupledPlugin)}.values())
+    return tuple({plugin.name: plugin for plugin in plugins if is_coupled(plugin)}.values())
 
 
 def acting(profile: Profile, shape: Shape, snapshot: Snapshot) -> list[FilterPlugin]:
@@ -241,7 +250,7 @@ def acting(profile: Profile, shape: Shape, snapshot: Snapshot) -> list[FilterPlu
     that only they would bring up is not tried on them."""
 
     def acts(plugin: FilterPlugin) -> bool:
-        if not isinstance(plugin, CoupledPlugin):
+        if not is_coupled(plugin):
             return True
         coupling = plugin.coupling(shape, snapshot)
         return coupling is not None and coupling.allowed() is not None

@@ -14,6 +14,7 @@ from muster.engine.exact.preference import prefer_first
 from muster.engine.exact.problem import Problem, Use
 from muster.engine.exact.reduce import Reduced, reduce
 from muster.engine.exact.work import Budget, Remaining
+from muster.engine.identical import put
 from muster.engine.mixed import Attempt, Demand
 from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot
@@ -66,8 +67,26 @@ def place_exactly(
     uses = solved.uses
     if max(needed, 1) <= solved.value == most < int(problem.demand.sum()):
         uses = prefer_first(problem, uses, [each.places for each in demands], better)
-    attempt = best if uses == _uses(reduced, demands, best) else _attempt(reduced, demands, uses)
-    return Exact(min(best, attempt, key=lambda each: each.rank), most, proof, -(-budget.spent // WORK_PER_PASS))
+    attempt = _attempt(reduced, demands, uses)
+    if attempt.rank < best.rank and _holds(profile, snapshot, demands, attempt):
+        best = attempt
+    return Exact(best, most, proof, -(-budget.spent // WORK_PER_PASS))
+
+
+def _holds(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], attempt: Attempt) -> bool:
+    """Whether the rules themselves let the members onto their nodes, one shape after the other.
+
+    The problem in numbers does not know every rule: room that is kept for nominated pods, for one.
+    """
+    rows = dict(attempt.rows)
+    with snapshot.trial() as trial:
+        for demand in demands:
+            on = np.array([rows[place] for place in demand.places if place in rows], dtype=np.int64)
+            received = np.bincount(on, minlength=len(snapshot)).astype(np.int64)
+            if (received > profile.count(demand.shape, trial)).any():
+                return False
+            put(trial, demand.shape, received)
+    return True
 
 
 def _uses(reduced: Reduced, demands: Sequence[Demand], attempt: Attempt) -> tuple[Use, ...]:

@@ -125,10 +125,10 @@ class _Promises:
 class _Search:
     """Everything a level needs, for each class and level, where level l decides shape `order[l]`.
 
-    `scale`: bounds are in units of 1/scale. `requests` [L, R]. `weights` and `most` [L, C]: of the shape, and at most so
-    many. `multipliers` [K, R, C]: the u of each class. `gains` [L, K, C]: scale · w - u · request. `slack` [L + 1, K, C]:
-    the sums over the shapes still open of cap · max(0, gain). `usable` for each level and resource: what can be used of
-    so much by the shapes still open, or None where that is not known.
+    `scale`: bounds are in units of 1/scale. `requests` [L, R]. `weights` and `most` [L, C]: of the shape, and at most
+    so many. `multipliers` [K, R, C]: the u of each class. `gains` [L, K, C]: scale · w - u · request. `slack`
+    [L + 1, K, C]: the sums over the shapes still open of cap · max(0, gain). `usable` for each level and resource: what
+    can be used of so much by the shapes still open, or None where that is not known.
     """
 
     scale: int
@@ -170,10 +170,10 @@ class _Search:
 
     def run(self, best: _Best, limit: int) -> int:
         """Goes through the levels; returns the number of states made."""
-        levels, classes = self.weights.shape
+        levels, classes = len(self.weights), len(self.free[0])
         start = np.zeros(classes, dtype=np.int64)
         states = _States(np.arange(classes), self.free, start, np.zeros((levels, classes), dtype=np.int32))
-        work = classes
+        work: int = classes
         for level in range(levels):
             states, promises = self._useful(states, level, best)
             states, promises = self._limited(states, promises, best, limit)
@@ -235,9 +235,7 @@ class _Search:
             high[(step == 0) & (have < 0)] = -1.0
         return np.minimum(low, most + 1.0).astype(np.int64), np.maximum(high, -1.0).astype(np.int64)
 
-    def _limited(
-        self, states: _States, promises: _Promises, best: _Best, limit: int
-    ) -> tuple[_States, _Promises]:
+    def _limited(self, states: _States, promises: _Promises, best: _Best, limit: int) -> tuple[_States, _Promises]:
         """Without the states beyond the limit of their class, those of the lowest bounds, which are noted."""
         sizes = np.bincount(states.at, minlength=len(best.values))
         if sizes.max(initial=0) <= limit:
