@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from muster.api.codec import JSON, Object
@@ -132,12 +133,21 @@ def item_element(item: JSON, schema: Schema) -> str:
     """The path element of an item of a keyed list or a set."""
     if schema.list_type == "set":
         return "v:" + json.dumps(item)
+    names = schema.list_map_keys
+    if len(names) == 1 and isinstance(item, dict) and type(value := item.get(names[0])) is str:
+        return _element_of_one(names[0], value)
     keys = {}
-    for key in sorted(schema.list_map_keys):
+    for key in sorted(names):
         value = item.get(key, _KEY_DEFAULTS.get(key)) if isinstance(item, dict) else None
         if value is not None:
             keys[key] = value
     return "k:" + json.dumps(keys, separators=(",", ":"))
+
+
+@lru_cache(maxsize=4096)
+def _element_of_one(key: str, value: str) -> str:
+    """The path element of an item that one text tells apart, as nearly all are."""
+    return "k:" + json.dumps({key: value}, separators=(",", ":"))
 
 
 def is_keyed(schema: Schema | None) -> bool:

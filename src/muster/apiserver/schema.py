@@ -63,35 +63,35 @@ class Schema:
         """The schema of a field or of a map's value; None if there is no such field or nothing is known about it."""
         return self.fields.get(name) or self.values
 
-    @property
+    @cached_property
     def is_open(self) -> bool:
         """Whether any field may stand here: no structure is known (RawExtension, FieldsV1, JSON, custom objects)."""
         raw = self._raw
         has_structure = "properties" in raw or "additionalProperties" in raw
         return self.type in ("object", "") and not has_structure and (not self.name or self.name in _OPEN)
 
-    @property
+    @cached_property
     def merge_key(self) -> str:
         """The field that tells items apart in a strategic merge of this list, or ""."""
         return str(self._list.get("x-kubernetes-patch-merge-key") or "")
 
-    @property
+    @cached_property
     def patch_strategies(self) -> tuple[str, ...]:
         """What a strategic merge does with this field: `merge`, `retainKeys`, both, or nothing (replace)."""
         text = str(self._list.get("x-kubernetes-patch-strategy") or "")
         return tuple(text.split(",")) if text else ()
 
-    @property
+    @cached_property
     def list_type(self) -> str:
         """`map`, `set` or `atomic` for a list, "" where nothing is said (which means atomic)."""
         return str(self._list.get("x-kubernetes-list-type") or "")
 
-    @property
+    @cached_property
     def list_map_keys(self) -> tuple[str, ...]:
         """The fields that tell items of a `map` list apart."""
         return tuple(self._list.get("x-kubernetes-list-map-keys") or ())
 
-    @property
+    @cached_property
     def is_atomic(self) -> bool:
         """Whether the object or map has one owner as a whole (`x-kubernetes-map-type: atomic`)."""
         return "atomic" in (self._list.get("x-kubernetes-map-type"), self._raw.get("x-kubernetes-map-type"))

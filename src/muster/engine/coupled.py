@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.engine.arrays import Bools, Ints
-from muster.engine.profile import CoupledPlugin, Coupling, Normalisation, Profile, ScorePlugin, check_scores
+from muster.engine.profile import Coupling, Normalisation, Profile, ScorePlugin, check_scores, is_coupled
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -72,7 +72,7 @@ class _Scores:
         first = np.ones(len(self._rows), dtype=np.int64)
         for weighted in profile.scores:
             plugin = weighted.plugin
-            if isinstance(plugin, CoupledPlugin):
+            if is_coupled(plugin):
                 continue
             if not plugin.static:
                 self._local.append((plugin, weighted.weight))

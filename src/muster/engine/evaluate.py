@@ -11,7 +11,7 @@ import numpy as np
 from muster.engine.arrays import Ints
 from muster.engine.diagnose import node_statuses, shape_verdict
 from muster.engine.model import Status
-from muster.engine.profile import CoupledPlugin, Profile, SkippingPlugin, Weighted, score_error
+from muster.engine.profile import Profile, SkippingPlugin, Weighted, is_coupled, score_error
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -57,7 +57,7 @@ def evaluate(profile: Profile, snapshot: Snapshot, shape: Shape, *, nominated: s
 def _scores(weighted: Weighted, snapshot: Snapshot, shape: Shape, rows: Ints) -> Ints | None:
     """int64[M] without the weight; None if the plugin leaves the shape out."""
     plugin = weighted.plugin
-    if isinstance(plugin, CoupledPlugin):
+    if is_coupled(plugin):
         coupling = plugin.coupling(shape, snapshot)
         feasible = np.zeros(len(snapshot), dtype=np.bool_)
         feasible[rows] = True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.arrays import Ints
-from muster.engine.profile import CoupledPlugin, Normalisation, Profile, ScorePlugin
+from muster.engine.profile import CoupledPlugin, Normalisation, Profile, ScorePlugin, is_coupled
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -31,7 +31,7 @@ class Scorer:
         first = np.ones(len(rows), dtype=np.int64)
         for weighted in profile.scores:
             plugin = weighted.plugin
-            if isinstance(plugin, CoupledPlugin):
+            if is_coupled(plugin):
                 self._static[rows] += weighted.weight * self._coupled(plugin, rows)
             elif plugin.static:
                 raw = plugin.score(shape, snapshot, rows, first)
