@@ -14,13 +14,13 @@ import yaml
 from muster.api.codec import Object, dumps
 from muster.apiserver import protobuf
 from muster.apiserver.columns import Column
-from muster.apiserver.discovery import Discovery
+from muster.apiserver.discovery import NEWEST_RELEASE, Discovery
 from muster.apiserver.errors import StatusError, bad_request
 from muster.apiserver.negotiation import OBJECT_FORMS, PLAIN, Form, choose, not_acceptable
 from muster.apiserver.openapi import OpenApi
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.server import ApiServer
-from muster.apiserver.tables import IncludeObject, columns_of, partial, partial_list, table
+from muster.apiserver.tables import IncludeObject, columns_of, described, partial, partial_list, table
 from muster.client.transport import Response, WatchEvent, WatchEvents
 from muster.clock import Clock
 
@@ -114,9 +114,9 @@ class Front:
     def _columns(self, request: ApiRequest) -> Sequence[Column]:
         served = self._server.resources.route(request.path).served
         assert served is not None
-        if served.columns is not None:
-            return served.columns
-        return columns_of(served.resource.group, served.resource.kind)
+        kind = served.resource.kind
+        columns = served.columns if served.columns is not None else columns_of(served.resource.group, kind)
+        return described(tuple(columns), kind, self._server.options.emulate or NEWEST_RELEASE)
 
 
 def _as_json(request: ApiRequest) -> ApiRequest:

@@ -7,21 +7,35 @@ one. Kinds without an entry get name and age. Source: kubernetes `pkg/printers/i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Literal
 
 from muster.api.codec import Object
 from muster.apiserver import tables_core, tables_workload
+from muster.apiserver.column_texts import column_text
 from muster.apiserver.columns import AGE, NAME, Column
 
 IncludeObject = Literal["None", "Metadata", "Object"]
 
 COLUMNS: Mapping[tuple[str, str], Sequence[Column]] = {**tables_core.COLUMNS, **tables_workload.COLUMNS}
+NOT_IN_ROWS = "deprecated.daemonset.template.generation"
+"""An annotation that rows leave out, since it is a field of the kind within a real server."""
 DEFAULT_COLUMNS: Sequence[Column] = (NAME, AGE)
 
 
 def columns_of(group: str, kind: str) -> Sequence[Column]:
     """The columns of a kind."""
     return COLUMNS.get((group, kind), DEFAULT_COLUMNS)
+
+
+@lru_cache(maxsize=256)
+def described(columns: tuple[Column, ...], kind: str, release: str) -> tuple[Column, ...]:
+    """The columns of a kind with what a release such as `1.37` says about them."""
+    return tuple(
+        column if column.description else replace(column, description=column_text(release, kind, column.name))
+        for column in columns
+    )
 
 
 def table(
@@ -55,6 +69,10 @@ def _row(item: Object, columns: Sequence[Column], now: float, include: IncludeOb
         shown = item
     elif include == "Metadata":
         shown = partial(item, version)
+        annotations = shown["metadata"].get("annotations")
+        if annotations and NOT_IN_ROWS in annotations:
+            kept = {key: value for key, value in annotations.items() if key != NOT_IN_ROWS}
+            shown["metadata"] = {**shown["metadata"], "annotations": kept}
     return {"cells": [column.cell(item, now) for column in columns], "object": shown}
 
 

@@ -115,6 +115,9 @@ class Verbs:
         problems = served.strategy.validate(obj, ctx)
         if problems:
             raise errors.invalid(kind_name(served), obj["metadata"].get("name", ""), problems)
+        entries = self._entries_of_new(ctx, served, obj)
+        if entries:
+            obj["metadata"]["managedFields"] = entries
         return served.strategy.answer(obj, ctx)
 
     def update(self, ctx: Context, served: Served, namespace: str, name: str, new: Object) -> Object:

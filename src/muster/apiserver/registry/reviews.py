@@ -31,8 +31,7 @@ class SelfSubjectReviewStrategy(ReviewStrategy):
         user: Object = {"username": ctx.user.name, "groups": list(ctx.user.groups)}
         if ctx.user.uid:
             user["uid"] = ctx.user.uid
-        obj["metadata"]["creationTimestamp"] = ctx.timestamp
-        return {**obj, "status": {"userInfo": user}}
+        return {**obj, "metadata": {"creationTimestamp": ctx.timestamp}, "status": {"userInfo": user}}
 
 
 class AccessReviewStrategy(ReviewStrategy):
@@ -73,7 +72,7 @@ class RulesReviewStrategy(ReviewStrategy):
             "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
             "incomplete": False,
         }
-        return {**obj, "spec": {}, "status": status}
+        return {**obj, "metadata": {}, "spec": {}, "status": status}
 
 
 class TokenReviewStrategy(ReviewStrategy):
