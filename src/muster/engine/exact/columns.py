@@ -12,9 +12,9 @@ from muster.engine.exact.master import Master, Relaxed
 from muster.engine.exact.pricing import Floats, price
 from muster.engine.exact.work import Budget
 
-_FEWEST_STATES, _WIDER, _MOST_STATES = 8, 8, 4_096
-_SLOW = 0.1
-"""A round that closes less than this part of the gap was slow."""
+_FEWEST_STATES, _WIDER, _MOST_STATES, _ALL_STATES = 8, 8, 4_096, 600_000
+_SLOW, _FEW = 0.1, 0.25
+"""A round that closes less than this part of the gap was slow; one that finds patterns for fewer classes found few."""
 _WORK_PER_CALL = 4_000
 _EPSILON = 1e-6
 
@@ -33,20 +33,23 @@ def generate(master: Master, bounded: Bounded, cutoff: int, budget: Budget) -> R
 
     The search for patterns is narrow as long as that finds many, and gets wider as they get rare.
     """
-    states, before = _FEWEST_STATES, -1.0
+    classes = master.problem.classes
+    states, most_states = _FEWEST_STATES, min(_MOST_STATES, max(_ALL_STATES // classes, _WIDER * _FEWEST_STATES))
+    added, before = classes, -1.0
     while True:
         relaxed = relax(master, budget)
         bounded.relaxed = relaxed
         if int(relaxed.value + _EPSILON) >= bounded.most or budget.is_used_up:
             return relaxed
-        if relaxed.value - before < _SLOW * (bounded.most - relaxed.value):
-            states = min(_WIDER * states, _MOST_STATES)
+        slow = relaxed.value - before < _SLOW * (bounded.most - relaxed.value)
+        if not added or (slow and added < _FEW * classes):
+            states = min(_WIDER * states, most_states)
         before = relaxed.value
         added, weighing = add_patterns(master, relaxed, master.problem.caps, states, budget)
         most = bound(master.problem, weighing)
         if most < bounded.most or bounded.weighing is None:
             bounded.most, bounded.weighing = min(most, bounded.most), weighing
-        if bounded.most <= cutoff or (not added and states == _MOST_STATES):
+        if bounded.most <= cutoff or (not added and states == most_states):
             return relaxed
 
 

@@ -16,9 +16,9 @@ from muster.engine.exact.problem import Problem, Use, placed_by
 from muster.engine.exact.work import Remaining
 
 WORK_PER_CALL = 500
-WORK_PER_ITERATION = 20
+WORK_PER_ITERATION = 10
 WORK_PER_NODE = 3_000
-"""What calls, simplex iterations and nodes of the search tree cost in states of pricing."""
+"""What calls, simplex iterations (of a small model) and nodes of the search tree cost in states of pricing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Master:
     def relax(self) -> Relaxed:
         """Solves the linear relaxation from the last basis."""
         self._highs.run()
-        self.work += WORK_PER_CALL + WORK_PER_ITERATION * int(self._highs.getInfo().simplex_iteration_count)
+        self._count(int(self._highs.getInfo().simplex_iteration_count))
         solution = self._highs.getSolution()
         duals = np.array(solution.row_dual)
         shapes, classes = self.problem.shapes, self.problem.classes
@@ -166,6 +166,10 @@ class Master:
             np.maximum(-duals[shapes + classes :], 0.0),
             np.maximum(-duals[shapes : shapes + classes], 0.0),
         )
+
+    def _count(self, iterations: int) -> None:
+        size = int(self._highs.getNumRow()) + int(self._highs.getNumCol())
+        self.work += WORK_PER_CALL + max(0, iterations) * (WORK_PER_ITERATION + size // 20)
 
     def integral(self, target: int, tree_nodes: int, remaining: Remaining | None) -> tuple[Use, ...]:
         """The best placement by whole patterns that a search of so many nodes finds; stops at one worth `target`."""
@@ -182,7 +186,8 @@ class Master:
             highs.setOptionValue("time_limit", max(0.0, remaining()))
         highs.run()
         info = highs.getInfo()
-        self.work += WORK_PER_CALL + WORK_PER_NODE * max(1, int(info.mip_node_count))
+        self._count(int(info.simplex_iteration_count))
+        self.work += WORK_PER_NODE * max(1, int(info.mip_node_count))
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             return ()
         amounts = np.rint(np.array(highs.getSolution().col_value)[self._frame :]).astype(np.int64)
