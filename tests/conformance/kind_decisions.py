@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import random
+import string
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from outcome import Difference, Kind, Outcome
 
@@ -137,9 +139,33 @@ def _chosen(found: Evaluation, profile: Profile, snapshot: Snapshot, facing: Sna
 
 
 def run(cases: Sequence[Object], seed: int | None) -> Iterable[Outcome]:
-    """Replays each case."""
+    """Replays each case; with a seed, renamed and with its objects in another order."""
     for case in cases:
-        yield Outcome(case["id"], row(case), tuple(differences(case)))
+        played = case if seed is None else varied(case, seed)
+        yield Outcome(case["id"], row(case), tuple(differences(played)))
+
+
+def varied(case: Object, seed: int) -> Object:
+    """The case with other names of nodes and running pods, consistently, and lists of objects in another order."""
+    rng = random.Random(f"{seed} {case['id']}")
+    names = [obj["metadata"]["name"] for field in ("nodes", "pods") for obj in case["objects"].get(field) or ()]
+    renamed = {name: f"{''.join(rng.choices(string.ascii_lowercase, k=6))}-{name}" for name in names}
+    other: Object = _renamed(case, renamed)
+    for objects_ in other["objects"].values():
+        rng.shuffle(objects_)
+    other["best"].sort()
+    return other
+
+
+def _renamed(value: JSON, names: Mapping[str, str]) -> JSON:
+    """The value with every text and key that is one of the names replaced; parts of texts are left alone."""
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, list):
+        return [_renamed(item, names) for item in value]
+    if isinstance(value, dict):
+        return {names.get(key, key): _renamed(item, names) for key, item in value.items()}
+    return value
 
 
 def row(case: Object) -> str:

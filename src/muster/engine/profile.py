@@ -270,7 +270,7 @@ def beside_nominated(profile: Profile, shape: Shape, snapshot: Snapshot) -> Iter
     groups = [[node] for node in snapshot.reserved] if coupled else [list(snapshot.reserved)]
     for nodes in groups:
         with snapshot.trial() as trial:
-            trial.reserved = {}
+            trial.reserved, trial.guests = {}, {node: snapshot.reserved[node] for node in nodes}
             for node in nodes:
                 for usage in snapshot.reserved[node]:
                     trial.place(usage, index[node])

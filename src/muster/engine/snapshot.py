@@ -25,13 +25,14 @@ class Snapshot:
     `requested` int64[N, R], the pods of the node in column `axis.PODS`; `scored` int64[N, 2] cpu and memory as scores
     count them; `placed`: node name → pod key → what it takes (also of nodes that are not known); `population` counts
     its pods by identity, `uses` by volume; `objects`: what else rules look at. `reserved`: what pods nominated to a
-    node would take there; see `facing`. Three notes are kept with it: `counts`, how many pods of a shape fit (by rules
+    node would take there; see `facing`; `guests`: those of them that are on their nodes for a trial. Three notes are kept with it: `counts`, how many pods of a shape fit (by rules
     and shape), which many groups ask of one snapshot, `notes`, what plugins work out for a shape, and `where`, the node
     of each pod, once somebody asked.
     """
 
     __slots__ = (
         "counts",
+        "guests",
         "nominated",
         "notes",
         "objects",
@@ -69,6 +70,7 @@ class Snapshot:
         self.objects = ObjectStore() if objects is None else objects
         self.nominated = {} if nominated is None else nominated
         self.reserved: Mapping[str, tuple[Usage, ...]] = {}
+        self.guests: Mapping[str, tuple[Usage, ...]] = {}
         self.counts: dict[object, Ints] = {}
         self.notes: dict[object, object] = {}
         self.where: dict[str, str] = {}

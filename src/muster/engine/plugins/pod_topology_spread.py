@@ -271,7 +271,12 @@ def counted_pods(snapshot: Snapshot, shape: Shape, selector: LabelSelector) -> I
     """
     total = np.zeros(len(snapshot), dtype=np.int64)
     identity = shape.usage.identity
-    if identity is None or not (selector.requirements or selector.nothing):
+    if identity is None:
+        return total
+    if not (selector.requirements or selector.nothing):
+        for node, usages in snapshot.guests.items():  # these are added one by one upstream, by another rule
+            guests = [usage.identity for usage in usages if usage.identity is not None]
+            total[snapshot.table.index[node]] += sum(guest.namespace == identity.namespace for guest in guests)
         return total
     for other in snapshot.population.in_namespace(identity.namespace):
         if not other.leaving and selector.matches(other.label_map):
