@@ -53,9 +53,9 @@ def finish(coroutine: Coroutine[object, object, T]) -> T:
 class Api:
     """One server over a memory store. `call` answers with the Response, the verbs with the body."""
 
-    def __init__(self, options: ServerOptions | None = None) -> None:
+    def __init__(self, options: ServerOptions | None = None, store: MemoryStore | None = None) -> None:
         self.clock = StillClock()
-        self.store = MemoryStore()
+        self.store = store or MemoryStore()
         self.server = ApiServer(self.store, self.clock, random.Random(7), options)
 
     def call(self, method: str, path: str, body: JSON = None, *, type_: str = "", **query: str) -> Response:

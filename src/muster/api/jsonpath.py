@@ -1,7 +1,7 @@
 """The simple JSONPath of printer columns, selectable fields and scale sub-resources: `.spec.items[0].name`.
 
-Source of the dialect: client-go `util/jsonpath` without ranges and templates: fields, quoted fields, indexes, `[*]`,
-and filters that compare one field with one literal (`[?(@.type=="Ready")]`).
+Source of the dialect: client-go `util/jsonpath` without ranges and templates: fields, quoted fields, indexes, slices,
+`[*]`, and filters that compare one field with one literal (`[?(@.type=="Ready")]`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _TOKEN = re.compile(
     | \['(?P<quoted>(?:[^'\\]|\\.)*)'\]
     | \["(?P<double>(?:[^"\\]|\\.)*)"\]
     | \[(?P<index>-?\d+)\]
+    | \[(?P<slice>-?\d*:-?\d*)\]
     | (?P<all>\[\*\]|\.\*)
     | \[\?\(\s*@(?P<left>[^=!<>]*?)\s*(?P<operator>==|!=|<=|>=|<|>)\s*(?P<right>[^()]*?)\s*\)\]
     """,
@@ -81,6 +82,9 @@ def parse_path(text: str) -> Path:
 def _other(match: re.Match[str]) -> Step:
     if match["index"] is not None:
         return _index(int(match["index"]))
+    if match["slice"] is not None:
+        first, _, last = match["slice"].partition(":")
+        return _slice(slice(int(first) if first else None, int(last) if last else None))
     if match["all"] is not None:
         return _all
     return _filter(match["left"], match["operator"], match["right"])
@@ -97,6 +101,10 @@ def _index(index: int) -> Step:
         return [value[index]]
 
     return step
+
+
+def _slice(wanted: slice) -> Step:
+    return lambda value: value[wanted] if isinstance(value, list) else []
 
 
 def _all(value: JSON) -> Iterable[JSON]:

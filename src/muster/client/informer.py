@@ -75,6 +75,10 @@ class Informer:
         if self.objects:
             handler([Change("ADDED", None, obj) for obj in self.objects.values()])
 
+    def remove_handler(self, handler: Handler) -> None:
+        """Call `handler` no more."""
+        self._handlers.remove(handler)
+
     async def run(self) -> None:
         """List, then watch; again and again until cancelled."""
         while True:
@@ -145,5 +149,5 @@ class Informer:
 
     def _tell(self, changes: list[Change]) -> None:
         if changes:
-            for handler in self._handlers:
+            for handler in tuple(self._handlers):
                 handler(changes)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Callable
 
 from muster.api.codec import Object
+from muster.api.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from muster.client.client import Client, object_of
+from muster.client.informer import Change
 from muster.client.transport import ClientError
 from muster.clock import Clock
 from muster.controllers.kinds import Kinds, group_versions, kinds_of
@@ -19,7 +22,10 @@ RETRY_S = 1.0
 
 
 class DiscoveryRunner:
-    """Asks the server for its kinds, makes the controller from them (None: not for this server) and runs it."""
+    """Asks the server for its kinds, makes the controller from them (None: not for this server) and runs it.
+
+    When custom kinds come or go and the controller would watch others than before, it is made anew.
+    """
 
     def __init__(
         self,
@@ -39,13 +45,62 @@ class DiscoveryRunner:
         self._rng = rng
         self._workers = workers
         self._backoff = backoff
+        self._changed = asyncio.Event()
 
     async def run(self) -> None:
         """Work until cancelled. The informers run elsewhere."""
-        controller = self._make(await self._discover())
-        if controller is None:
+        kinds = await self._discover()
+        definitions = kinds.find(CUSTOM_RESOURCE_DEFINITIONS.group, CUSTOM_RESOURCE_DEFINITIONS.plural)
+        if definitions is None:
+            controller = self._make(kinds)
+            if controller is not None:
+                await self._runner(controller).run()
             return
-        runner = ControllerRunner(
+        watched = self._informers.watched(definitions)
+        watched.informer.add_handler(self._heard)
+        try:
+            await self._run_as_kinds_change(kinds)
+        finally:
+            watched.informer.remove_handler(self._heard)
+            self._informers.release(definitions)
+
+    def _heard(self, changes: list[Change]) -> None:
+        self._changed.set()
+
+    async def _run_as_kinds_change(self, kinds: Kinds) -> None:
+        controller, running = self._make(kinds), None
+        try:
+            if controller is not None:
+                running = self._start(self._runner(controller))
+            while True:
+                await self._next_change(running)
+                following = self._make(await self._discover())
+                if _resources(following) == _resources(controller):
+                    continue
+                # The new one is made first, so that informers that both use go on.
+                runner = self._runner(following) if following is not None else None
+                await _stop(running)
+                controller, running = following, self._start(runner) if runner is not None else None
+        finally:
+            await _stop(running)
+
+    async def _next_change(self, running: asyncio.Task[None] | None) -> None:
+        """Wait until definitions changed; what the running controller raises is raised here."""
+        change = asyncio.get_running_loop().create_task(self._changed.wait())
+        try:
+            waiting = [change] if running is None else [change, running]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            change.cancel()
+        if running is not None and running.done():
+            running.result()
+        self._changed.clear()
+
+    def _start(self, runner: ControllerRunner) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(runner.run())
+
+    def _runner(self, controller: Controller) -> ControllerRunner:
+        return ControllerRunner(
             controller,
             self._informers,
             self._client,
@@ -54,7 +109,6 @@ class DiscoveryRunner:
             workers=self._workers,
             backoff=self._backoff,
         )
-        await runner.run()
 
     async def _discover(self) -> Kinds:
         while True:
@@ -63,6 +117,16 @@ class DiscoveryRunner:
             except ClientError as error:
                 logger.warning("kinds not discovered", extra={"error": str(error)})
             await self._clock.sleep(RETRY_S)
+
+
+def _resources(controller: Controller | None) -> tuple[Resource, ...]:
+    return controller.resources if controller is not None else ()
+
+
+async def _stop(running: asyncio.Task[None] | None) -> None:
+    if running is not None:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def discover(client: Client) -> Kinds:

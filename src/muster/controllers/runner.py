@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -87,12 +88,14 @@ class _ActionFailed(Exception):
 
 
 class Informers:
-    """One informer a resource, shared by all controllers of a process."""
+    """One informer a resource, shared by all controllers of a process and stopped when the last one releases it."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._watched: dict[Resource, Watched] = {}
+        self._users: Counter[Resource] = Counter()
+        self._tasks: dict[Resource, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
 
     def watched(self, resource: Resource) -> Watched:
@@ -100,15 +103,24 @@ class Informers:
         if resource not in self._watched:
             watched = self._watched[resource] = Watched(Informer(self._client, self._clock, resource))
             if self._group is not None:
-                self._group.create_task(watched.informer.run())
+                self._tasks[resource] = self._group.create_task(watched.informer.run())
+        self._users[resource] += 1
         return self._watched[resource]
+
+    def release(self, resource: Resource) -> None:
+        """Undo one `watched`; a resource that nobody uses any more is not watched."""
+        self._users[resource] -= 1
+        if self._users[resource] <= 0:
+            del self._users[resource], self._watched[resource]
+            if resource in self._tasks:
+                self._tasks.pop(resource).cancel()
 
     async def run(self) -> None:
         """Run all informers until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            for watched in self._watched.values():
-                group.create_task(watched.informer.run())
+            for resource, watched in self._watched.items():
+                self._tasks[resource] = group.create_task(watched.informer.run())
             await asyncio.Event().wait()  # resources may still come
 
 
@@ -161,6 +173,7 @@ class ControllerRunner:
         self._workers = workers
         self._backoff = backoff
         self._initial = initial
+        self._informers = informers
         self._watched = {resource: informers.watched(resource) for resource in controller.resources}
         self._memories: dict[str, object] = {}
         self._state = State(self._watched, self._memories)
@@ -169,11 +182,12 @@ class ControllerRunner:
         self._failures: dict[str, int] = {}
         self._unseen: dict[str, _Unseen] = {}
         self._blocked: dict[str, None] = {}
+        self._handlers = {resource: partial(self._changed, resource) for resource in self._watched}
         for resource, watched in self._watched.items():
-            watched.informer.add_handler(partial(self._changed, resource))
+            watched.informer.add_handler(self._handlers[resource])
 
     async def run(self) -> None:
-        """Work until cancelled. The informers run elsewhere."""
+        """Work until cancelled, once. The informers run elsewhere."""
         try:
             for watched in self._watched.values():
                 await watched.informer.synced.wait()
@@ -184,6 +198,9 @@ class ControllerRunner:
                     group.create_task(self._work())
         finally:
             self._timers.close()
+            for resource, watched in self._watched.items():
+                watched.informer.remove_handler(self._handlers[resource])
+                self._informers.release(resource)
 
     def _changed(self, resource: Resource, changes: list[Change]) -> None:
         for change in changes:
