@@ -100,7 +100,7 @@ def test_pods_of_many_shapes_that_take_turns_cost_a_pass_a_shape(monkeypatch: py
         passes += 1
         return decide(*args, **named)  # type: ignore[arg-type]  # passed through
 
-    monkeypatch.setattr("muster.scheduler.core.decide", counted)
+    monkeypatch.setattr("muster.scheduler.answers.decide", counted)
     core = core_with(*(make_node(f"n{index}") for index in range(4)))
     core.cache.apply_pods(added(*(make_pod(f"p{index}", cpu=f"{100 + index % 5}m") for index in range(50))))
     assert len(work(core)) == 50

@@ -153,8 +153,14 @@ class InvariantChecker:
                 continue
             by = history.preemptors[uid]
             winners = [entry for entry in (history.pods.get(by), *(by_name.get(pair) for pair in _names(by))) if entry]
+            if by in history.groups:
+                winners = [entry for entry in history.pods.values() if entry.group == history.groups[by]]
+                if any(entry.scheduled_s is not None for entry in winners):
+                    continue
             waiting = [entry for entry in winners if entry.scheduled_s is None and entry.deleted_s is None]
-            for entry in waiting:
+            for entry in waiting[:1]:
+                if _is_outdone(entry, victim, history):
+                    continue
                 text = f"it was preempted for {key_of(entry.last)}, which did not get its room"
                 self._report(PURPOSEFUL_EVICTIONS, f"Pod {key_of(victim.last)}", time_s, text)
 
@@ -171,6 +177,20 @@ class InvariantChecker:
 
     def _report(self, invariant: str, object_: str, time_s: float, text: str) -> None:
         self.violations.append(Violation(invariant, object_, time_s, text))
+
+
+def _is_outdone(preemptor: PodHistory, victim: PodHistory, history: History) -> bool:
+    """Whether somebody of higher priority was scheduled since the eviction, and may have taken the room."""
+    own = _priority(preemptor)
+    since = victim.evicted_s or 0.0
+    return any(
+        _priority(entry) > own and entry.scheduled_s is not None and entry.scheduled_s >= since
+        for entry in history.pods.values()
+    )
+
+
+def _priority(entry: PodHistory) -> int:
+    return int(entry.last["spec"].get("priority") or 0)
 
 
 def _names(by: str) -> list[tuple[str | None, str]]:

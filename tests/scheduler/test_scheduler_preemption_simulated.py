@@ -1,0 +1,112 @@
+"""Whole clusters with preemption in virtual time: storms of gangs, recreated victims, faults. Invariants hold."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from muster.api.codec import Object, Objects
+from muster.nodes.spec import parse_node_spec
+from muster.simulator.faults import ComponentFault, RequestFaults
+from muster.simulator.options import ClusterOptions
+from muster.simulator.report import report
+from muster.simulator.run import Faults, simulate
+from muster.simulator.world import Outcome, manifests_of
+from muster.testing import make_group, make_job, make_pod
+
+OPTIONS = ClusterOptions(node_events=False)
+
+
+def priority_class(name: str, value: int) -> Object:
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    return {**kind, "metadata": {"name": name}, "value": value}
+
+
+CLASSES = [priority_class(name, value) for name, value in (("low", 10), ("mid", 100), ("high", 1000))]
+
+
+def gang(name: str, size: int, cpu: str, level: str, **spec: object) -> Objects:
+    """A PodGroup and its pods, which run on."""
+    group = make_group(name, min_count=size, priorityClassName=level, **spec)
+    pods = [make_pod(f"{name}-{place}", cpu=cpu, group=name, spec=None) for place in range(size)]
+    for pod in pods:
+        pod["spec"]["priorityClassName"] = level
+    return [group, *pods]
+
+
+def job(name: str, size: int, cpu: str, level: str) -> Object:
+    pod = make_pod(cpu=cpu, annotations={"sim.muster-k8s.dev/run-seconds": "300"})
+    pod["spec"]["priorityClassName"] = level
+    return make_job(name, parallelism=size, pod=pod)
+
+
+def run(objects: Objects, *later: tuple[float, Objects], nodes: str, seed: int = 0, **more: object) -> Outcome:
+    timed = [(at_s, manifests_of(made)) for at_s, made in later]
+    specs = [parse_node_spec(nodes)]
+    manifests = manifests_of([*CLASSES, *objects])
+    return simulate(manifests, timed=timed, nodes=specs, seed=seed, options=OPTIONS, until_s=7200.0, **more)  # type: ignore[arg-type]  # passed through
+
+
+def states(outcome: Outcome) -> dict[str, str]:
+    return {group["name"]: group["state"] for group in report(outcome)["groups"]}
+
+
+def test_storm_of_gangs_over_a_full_cluster() -> None:
+    """Twelve gangs of two levels come at once; the highest get all, nobody is evicted in vain."""
+    old = [thing for number in range(8) for thing in gang(f"old-{number}", 4, "4", "low")]
+    storm = [thing for number in range(4) for thing in gang(f"mid-{number}", 4, "4", "mid")]
+    storm += [thing for number in range(4) for thing in gang(f"high-{number}", 4, "8", "high")]
+    outcome = run(old, (60.0, storm), nodes="count=16,cpu=8")
+    assert not outcome.violations
+    found = states(outcome)
+    assert all(found[f"high-{number}"] == "Running" for number in range(4))
+    shown = report(outcome)
+    assert {each["by"].split("-")[0] for each in shown["evictions"]} <= {"default/high", "default/mid"}
+    assert len(shown["evictions"]) == len({each["pod"] for each in shown["evictions"]})
+
+
+def test_jobs_that_make_their_pods_anew_do_not_take_back_the_room() -> None:
+    outcome = run([job("low", 8, "4", "low")], (60.0, gang("high", 4, "8", "high")), nodes="count=4,cpu=8")
+    assert not outcome.violations
+    assert states(outcome)["high"] == "Running"
+    assert len(report(outcome)["evictions"]) == 8
+
+
+def test_a_low_gang_never_holds_up_a_high_one() -> None:
+    """Priority inversion: the low gang waits for room that a middle one holds, and the high one needs both."""
+    outcome = run(
+        gang("low", 2, "8", "low"),
+        (30.0, gang("mid", 2, "8", "mid")),
+        (30.01, gang("high", 4, "8", "high")),
+        nodes="count=4,cpu=8",
+    )
+    assert not outcome.violations
+    found = states(outcome)
+    assert found["high"] == "Running"
+    assert {found["low"], found["mid"]} <= {"Gated", "Unschedulable", "Pending"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_faults_do_not_break_the_rules(seed: int) -> None:
+    rng = random.Random(seed)
+    old = [thing for number in range(4) for thing in gang(f"old-{number}", 2, "4", "low", disruptionMode={"all": {}})]
+    storm = [thing for number in range(2) for thing in gang(f"new-{number}", rng.randint(1, 4), "8", "high")]
+    faults = Faults(
+        requests=RequestFaults(rate=0.2, until_s=300.0),
+        components=(ComponentFault("scheduler", at_s=60.02 + rng.random()),),
+    )
+    outcome = run(old, (60.0, storm), nodes="count=4,cpu=8", seed=seed, faults=faults)
+    assert not outcome.violations
+    shown = report(outcome)
+    assert [pod for pod in shown["pods"] if pod["name"].startswith("new-") and pod["node"]]
+
+
+def test_equal_seeds_give_equal_evictions() -> None:
+    def evictions() -> Objects:
+        old = [thing for number in range(4) for thing in gang(f"old-{number}", 4, "2", "low")]
+        outcome = run(old, (60.0, gang("high", 3, "8", "high")), nodes="count=4,cpu=8", seed=3)
+        found: Objects = report(outcome)["evictions"]
+        return found
+
+    assert evictions() == evictions()
