@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from muster.api.codec import Object
 from muster.api.groups import INITIALLY_SCHEDULED
-from muster.api.meta import condition
-from muster.api.resource import EVENTS, NODES, POD_GROUPS, PODS, Resource
+from muster.api.meta import condition, uid_of
+from muster.api.resource import EVENTS, JOBS, NODES, POD_GROUPS, PODS, Resource
 from muster.apiserver.inprocess import InProcessTransport
 from muster.apiserver.options import Release, ServerOptions
 from muster.apiserver.server import ApiServer
@@ -25,7 +25,7 @@ from muster.clock import VirtualClock, run_virtual
 from muster.scheduler.errors import UnsupportedOption
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.service import Scheduler
-from muster.testing import make_group, make_node, make_pod
+from muster.testing import make_group, make_job, make_node, make_pod
 
 ALPHA1 = Resource("scheduling.k8s.io", "v1alpha1", "workloads", "Workload")
 
@@ -219,6 +219,31 @@ def test_the_replacement_of_one_member_is_placed_at_once() -> None:
         await world.create(make_pod("a-9", group="a", gpu=1))
         await world.clock.sleep(5)
         assert sorted(await world.nodes_of()) == ["a-0", "a-2", "a-3", "a-9"]
+
+    run(story)
+
+
+@pytest.mark.parametrize(("completions", "want_bound"), [(3, ["a-1", "a-9"]), (6, ["a-1"])])
+def test_members_that_ended_well_keep_their_seat_if_the_job_runs_each_index_once(
+    completions: int, want_bound: list[str]
+) -> None:
+    async def story(world: World) -> None:
+        job = await world.client.create(
+            JOBS, "default", make_job("j", parallelism=3, completions=completions, indexed=True)
+        )
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uid_of(job), "controller": True}
+        group, *pods = gang("a", 3, gpu=1)
+        late = make_pod("a-9", group="a", gpu=1)
+        for pod in (*pods, late):
+            pod["metadata"]["ownerReferences"] = [owner]
+        await world.create(make_node(gpu=3), group, *pods)
+        await world.clock.sleep(5)
+        await world.finish("a-0")
+        await world.delete_pod("a-2")
+        await world.create(late)
+        await world.clock.sleep(5)
+        bound = await world.nodes_of()
+        assert sorted(bound.keys() - {"a-0"}) == want_bound
 
     run(story)
 

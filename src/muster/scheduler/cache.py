@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 
 from muster.api.codec import Object
 from muster.api.groups import GroupRef, GroupTerms, find_terms, group_of
-from muster.api.meta import key_of, name_of, uid_of
+from muster.api.meta import controller_of, key_of, name_of, uid_of
 from muster.client.informer import Change
 from muster.engine.shape import Shape
 from muster.engine.state import ClusterState
 from muster.scheduler.changes import (
     ClusterEvent,
+    has_succeeded,
     is_leaving,
     is_terminal,
     node_events,
@@ -64,6 +65,8 @@ class Members:
     scheduled: dict[str, PodRecord] = field(default_factory=dict)
     gated: dict[str, PodRecord] = field(default_factory=dict)
     scheduler_names: Counter[str] = field(default_factory=Counter)
+    succeeded: dict[str, str] = field(default_factory=dict)
+    """Members that ended well and still exist, with the uid of their controller (see `SchedulerCache.done`)."""
 
     @property
     def known(self) -> int:
@@ -119,6 +122,7 @@ class SchedulerCache:
         self.hierarchy = Hierarchy()
         self._scheduler_names = scheduler_names
         self._pod_by_pod = pod_by_pod
+        self._whole_jobs: dict[str, None] = {}
         self._groups_of_object: dict[tuple[bool, str], dict[str, None]] = {}
         self._effects = Effects()
         self.assigned_changed: dict[str, None] = {}
@@ -156,8 +160,40 @@ class SchedulerCache:
         for change in changes:
             if change.new is None or is_terminal(change.new):
                 self._drop_pod(key_of(change.object))
+                self._note_end(change)
             else:
                 self._see_pod(change.new)
+
+    def _note_end(self, change: Change) -> None:
+        """Remember a member that ended well for as long as its pod exists."""
+        pod = change.object
+        ref, owner = None if self._pod_by_pod else group_of(pod), controller_of(pod)
+        if ref is None or owner is None:
+            return
+        if change.new is not None and has_succeeded(change.new):
+            self._members(ref).succeeded[key_of(pod)] = owner["uid"]
+        elif ref.key in self.groups:
+            self.groups[ref.key].succeeded.pop(key_of(pod), None)
+
+    def apply_jobs(self, changes: Iterable[Change]) -> None:
+        """Take over changes of Jobs: those that need each of their pods to succeed once are remembered."""
+        for change in changes:
+            uid = uid_of(change.object)
+            if change.new is not None and _runs_each_index_once(change.new):
+                self._whole_jobs[uid] = None
+            else:
+                self._whole_jobs.pop(uid, None)
+
+    def done(self, members: Members) -> int:
+        """How many seats of the group need no pod any more: members that ended well of a Job that runs each index once.
+
+        Only then is it sure that nobody comes in their place. Upstream never counts them, so that there a gang waits
+        for ever if one of its pods fails after another has succeeded.
+        """
+        if not members.succeeded:
+            return 0
+        pending = {(controller_of(record.pod) or {}).get("uid") for record in members.pending.values()}
+        return sum(uid in pending and uid in self._whole_jobs for uid in members.succeeded.values())
 
     def apply_pod_groups(self, changes: Iterable[Change]) -> None:
         """Take over changes of PodGroups: a new one, or a lower minCount, may release held members."""
@@ -320,7 +356,7 @@ class SchedulerCache:
     def discard_group_if_empty(self, key: str) -> None:
         """Forget the members of a group that has none left."""
         members = self.groups.get(key)
-        if members is None or members.known:
+        if members is None or members.known or members.succeeded:
             return
         del self.groups[key]
         index = (members.ref.is_pod_group, members.ref.object_key)
@@ -367,6 +403,11 @@ def scheduler_name_of(pod: Object) -> str:
     """The pod's `spec.schedulerName`, or the default."""
     name: str = pod["spec"].get("schedulerName") or "default-scheduler"
     return name
+
+
+def _runs_each_index_once(job: Object) -> bool:
+    spec = job["spec"]
+    return bool(spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism"))
 
 
 def _member_order(pod: Object) -> MemberOrder:

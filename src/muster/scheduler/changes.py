@@ -70,6 +70,11 @@ def request_differs(old: Object, new: Object) -> bool:
     return bool(old["spec"] != new["spec"] or _labels(old) != _labels(new))
 
 
+def has_succeeded(pod: Object) -> bool:
+    """Whether the pod has ended well."""
+    return (pod.get("status") or {}).get("phase") == "Succeeded"
+
+
 def is_terminal(pod: Object) -> bool:
     """Whether the pod has ended: it uses nothing and counts for no group."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")

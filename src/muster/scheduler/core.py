@@ -7,12 +7,12 @@ The service feeds it (`apply`), asks what to do (`settle`, `decide`) and reports
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from muster.api.groups import GroupRef
-from muster.engine.decide import decide
-from muster.engine.model import Decision, Member, Placed
+from muster.engine.model import Decision, Member
 from muster.engine.preemption.model import NoPlan
+from muster.scheduler.answers import Answers
+from muster.scheduler.apart import Answer, Apart, group_answer, is_heavy, tree_answer
 from muster.scheduler.cache import Effects, Members, PodRecord, SchedulerCache
 from muster.scheduler.changes import is_leaving
 from muster.scheduler.cycle import (
@@ -26,7 +26,6 @@ from muster.scheduler.cycle import (
     failure,
     is_final,
     refusal,
-    request_of,
     runs,
     segments,
     tree_rejection,
@@ -44,9 +43,9 @@ from muster.scheduler.pre_enqueue import (
     is_gated,
 )
 from muster.scheduler.preempt import Preemptions, Question
-from muster.scheduler.queue import SchedulingQueue
+from muster.scheduler.queue import Place, SchedulingQueue
 from muster.scheduler.requeue import wake_for_nodes
-from muster.scheduler.tree import Branch, decide_tree, leaves_of, put_placements
+from muster.scheduler.tree import Branch, leaves_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +66,23 @@ class SchedulerCore:
     preemptions: Preemptions = field(init=False)
     holds: dict[str, Hold] = field(default_factory=dict)
     entities: Entities = field(init=False)
+    answers: Answers = field(init=False)
     _bind_errors: dict[str, int] = field(default_factory=dict)
     _refused: dict[Signature, Decision] = field(default_factory=dict)
     """Questions that were answered with no, while nothing has happened that could give room."""
     _no_plans: dict[Signature, NoPlan] = field(default_factory=dict)
     """Of those, the ones for which nobody can be evicted."""
+    _generation: int = 0
+    _apart: list[Apart] = field(default_factory=list)
+    _retried: set[str] = field(default_factory=set)
+    """Entities whose answer came too late: they are decided on the loop."""
 
     def __post_init__(self) -> None:
         self.cache = SchedulerCache(self.options.scheduler_names, pod_by_pod=self.options.pod_by_pod)
         self.queue = SchedulingQueue(self.options.backoff, flush_after_s=self.options.flush_after_s)
         self.entities = Entities(self.cache, self.options)
         self.preemptions = Preemptions(self.cache, time_limit_s=self.options.plan_limit_s)
+        self.answers = Answers(self.entities, self.preemptions)
 
     def settle(self, now: float) -> list[Held]:
         """Move entities for what changed since the last call; the groups that are held for a new reason."""
@@ -89,6 +94,7 @@ class SchedulerCore:
             if entity not in self.queue:
                 self.preemptions.release(entity)
         if effects.nodes:
+            self._generation += 1
             self._refused.clear()
             self._no_plans.clear()
             snapshot, lower = self.cache.state.snapshot(), self.preemptions.lower_pods
@@ -118,6 +124,24 @@ class SchedulerCore:
             result += self._decide_segment(segment, now)
         return result
 
+    def take_apart(self) -> list[Apart]:
+        """The questions that are to be decided beside the loop and given to `conclude`."""
+        taken, self._apart = self._apart, []
+        return taken
+
+    def conclude(self, apart: Apart, answer: Answer | Exception, now: float) -> list[Verdict]:
+        """Carry an answer out that was found beside the loop, if it still means something."""
+        apart.end()
+        ask, entity = apart.ask, apart.ask.entity
+        waiting = self.queue.entity(entity)
+        if waiting is None or waiting.place is not Place.IN_FLIGHT:
+            return []
+        if not self.answers.is_current(apart, answer, self._generation):
+            self._retried.add(entity)
+            self.queue.put_back(entity, now)
+            return []
+        return self._decide_run([ask], now, answer)
+
     def bound(self, pod: str) -> None:
         """The API server has bound a pod that was assumed."""
         self._bind_errors.pop(self.entities.of_pod(pod), None)
@@ -141,7 +165,11 @@ class SchedulerCore:
         """Whether at least minCount members of the group have a node."""
         members = self.cache.groups.get(group)
         terms = self.cache.terms(members.ref) if members is not None else None
-        return members is not None and terms is not None and len(members.scheduled) >= terms.min_count
+        return (
+            members is not None
+            and terms is not None
+            and len(members.scheduled) + self.cache.done(members) >= terms.min_count
+        )
 
     def composites_above(self, group: str) -> tuple[str, ...]:
         """The keys of the composite groups above a group, the root last."""
@@ -301,7 +329,7 @@ class SchedulerCore:
         grouped = by_shape(open_)
         result: list[Verdict] = []
         if 0 < len(grouped) < len(runs(open_)) and not self.options.strict_order:
-            decisions = self._all_placed(grouped)
+            decisions = self.answers.all_placed(grouped)
             if decisions is not None:
                 for run, decision in zip(grouped, decisions, strict=True):
                     for verdict in verdicts(run, decision):
@@ -312,30 +340,19 @@ class SchedulerCore:
             result += self._decide_run(run, now)
         return result
 
-    def _all_placed(self, grouped: list[list[Ask]]) -> list[Placed] | None:
-        """The engine's answers for these runs one after the other; None if any pod would get no node."""
-        found = []
-        first = grouped[0][0]
-        with self.preemptions.view(first.priority, first.entity) as snapshot, snapshot.trial() as trial:
-            for run in grouped:
-                try:
-                    decision = decide(trial, request_of(run), profile=self.entities.profiles[run[0].profile])
-                except Exception:  # strict order says which pod it is that raises
-                    return None
-                if not isinstance(decision, Placed) or decision.unplaced or not decision.placements:
-                    return None
-                put_placements(trial, (ask.members[0] for ask in run), decision.placements)
-                found.append(decision)
-        return found
-
-    def _decide_run(self, run: list[Ask], now: float) -> list[Verdict]:
-        if run[0].tree is not None:
-            return self._decide_tree(run[0], run[0].tree, now)
-        signature = run[0].signature
-        decision = None if run[0].has_room_kept else self._refused.get(signature)
+    def _decide_run(self, run: list[Ask], now: float, answer: Answer | Exception | None = None) -> list[Verdict]:
+        """Decide and carry out. `answer`: what was found beside the loop."""
+        first, signature = run[0], run[0].signature
+        if answer is None and self._goes_apart(first):
+            self._apart.append(self.answers.begin(first, self._generation))
+            return []
+        self._retried.discard(first.entity)
+        if first.tree is not None:
+            return self._decide_tree(first, first.tree, now, answer)
+        decision = None if first.has_room_kept else self._refused.get(signature)
         try:
             if decision is None:
-                decision = self._decision(run)
+                decision = self.answers.of_run(run) if answer is None else group_answer(answer)
             result = verdicts(run, decision)
         except Exception as error:  # a fault in one decision must not stop the others; the verdict reports it
             result = [failure(ask, f"{type(error).__name__}: {error}") for ask in run]
@@ -347,22 +364,18 @@ class SchedulerCore:
             self._carry_out(carried[-1], now)
         return carried
 
-    def _decision(self, run: list[Ask]) -> Decision:
-        """The engine's answer, on the cluster as these entities find it: with room kept for others."""
-        first = run[0]
-        profile = self.entities.profiles[first.profile]
-        with self.preemptions.view(first.priority, first.entity) as snapshot:
-            planned: Placed | None = None
-            if first.has_room_kept:
-                planned = self.preemptions.as_planned(first.entity, first.members, snapshot, profile)
-            return planned or decide(snapshot, request_of(run), profile=profile)
+    def _goes_apart(self, ask: Ask) -> bool:
+        if not self.options.decide_in_thread or ask.entity in self._retried:
+            return False
+        return is_heavy(ask) and ask.signature not in self._refused
 
-    def _decide_tree(self, ask: Ask, tree: Branch, now: float) -> list[Verdict]:
+    def _decide_tree(
+        self, ask: Ask, tree: Branch, now: float, answer: Answer | Exception | None = None
+    ) -> list[Verdict]:
         """One attempt for a whole tree: a verdict for each of its groups, one answer for the queue."""
-        decide_group = partial(decide, profile=self.entities.profiles[ask.profile])
         try:
-            with self.preemptions.view(ask.priority, ask.entity) as snapshot:
-                result = tree_verdicts(ask, tree, decide_tree(snapshot, tree, decide_group))
+            decision = self.answers.of_tree(ask, tree) if answer is None else tree_answer(answer)
+            result = tree_verdicts(ask, tree, decision)
             rejection = tree_rejection(ask, result)
         except Exception as error:  # as for groups: a fault in one decision must not stop the others
             result = [failure(ask, f"{type(error).__name__}: {error}")]

@@ -112,7 +112,7 @@ class Entities:
         return GroupFacts(
             ref,
             self.cache.terms(ref),
-            members.known,
+            self._known(members),
             tuple(members.gated),
             tuple(members.scheduler_names),
             has_workload=not ref.is_pod_group and ref.object_key in self.cache.workloads,
@@ -125,7 +125,7 @@ class Entities:
         for key in hierarchy.leaves(root):
             members = self._members(key)
             gated, names = tuple(members.gated), tuple(members.scheduler_names)
-            leaves[key] = LeafFacts(members.ref, self.cache.terms(members.ref), members.known, gated, names)
+            leaves[key] = LeafFacts(members.ref, self.cache.terms(members.ref), self._known(members), gated, names)
         terms = hierarchy.terms(root)
         return TreeFacts(
             root,
@@ -160,7 +160,7 @@ class Entities:
             return None
         pending = tuple(self._member(record) for record in records)
         priority, profile = self.priority(entity), self._profile_number(records[0])
-        return Ask(entity, priority, pending, members.ref, terms.min_count, len(members.scheduled), profile)
+        return Ask(entity, priority, pending, members.ref, terms.min_count, self._scheduled(members), profile)
 
     def _tree_ask(self, entity: str) -> Ask | None:
         tree = self._branch(entity.removeprefix(TREE))
@@ -185,12 +185,18 @@ class Entities:
         if terms is None:
             return None
         pending = tuple(self._member(record) for record in members.to_place())
-        return Leaf(members.ref, pending, terms.min_count, len(members.scheduled))
+        return Leaf(members.ref, pending, terms.min_count, self._scheduled(members))
 
     def _members(self, group: str) -> Members:
         """The members of a PodGroup, which may have none."""
         namespace, _, name = group.partition("/")
         return self.cache.groups.get(group) or Members(GroupRef(namespace, name))
+
+    def _known(self, members: Members) -> int:
+        return members.known + self.cache.done(members)
+
+    def _scheduled(self, members: Members) -> int:
+        return len(members.scheduled) + self.cache.done(members)
 
     def _member(self, record: PodRecord) -> Member:
         return Member(record.key, self.cache.shape(record))

@@ -17,6 +17,7 @@ from muster.api.groups import INITIALLY_SCHEDULED
 from muster.api.meta import has_condition, key_of, uid_of
 from muster.api.resource import (
     COMPOSITE_POD_GROUPS,
+    JOBS,
     NODES,
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
@@ -28,6 +29,7 @@ from muster.client.client import Client
 from muster.client.events import EventRecorder
 from muster.client.informer import Change
 from muster.clock import Clock, wait
+from muster.scheduler.apart import Answer, Apart
 from muster.scheduler.binder import Binder, BindRequest, Commit
 from muster.scheduler.cache import scheduler_name_of
 from muster.scheduler.core import Held, SchedulerCore
@@ -74,6 +76,8 @@ class Scheduler:
         self._evictor = Evictor(client, clock, self._events, cache.pods, self, marks_groups=self.options.say_why_held)
         self._changes: list[tuple[Resource, list[Change]]] = []
         self._work = asyncio.Event()
+        self._answers: list[tuple[Apart, Answer | Exception]] = []
+        self._one_at_a_time = asyncio.Lock()
         self._held: dict[str, None] = {}
         self._succeeded: dict[str, None] = {}
         self._held_timer: asyncio.Task[None] | None = None
@@ -101,7 +105,8 @@ class Scheduler:
             # 2. Move entities in the queue; remember which groups are held, and why.
             self._note_held(self.core.settle(now))
             # 3. Decide about those that are next, all on one view of the cluster; placements are assumed at once.
-            verdicts = self.core.decide(now)
+            verdicts = self._conclude(now) + self.core.decide(now)
+            self._decide_beside()
             # 4. Send the bindings and evictions; tell about what was not placed.
             for verdict in verdicts:
                 self._commit(verdict)
@@ -116,9 +121,25 @@ class Scheduler:
             else:
                 await self._sleep()
 
+    def _decide_beside(self) -> None:
+        """Decide what may take long in a thread, one at a time."""
+        for apart in self.core.take_apart():
+            if self._tasks is not None:
+                self._tasks.create_task(self._decide_apart(apart))
+
+    async def _decide_apart(self, apart: Apart) -> None:
+        async with self._one_at_a_time:
+            answer = await asyncio.to_thread(apart.compute)
+        self._answers.append((apart, answer))
+        self._work.set()
+
+    def _conclude(self, now: float) -> list[Verdict]:
+        answers, self._answers = self._answers, []
+        return [verdict for apart, answer in answers for verdict in self.core.conclude(apart, answer, now)]
+
     async def _sleep(self) -> None:
         self.metrics.observe(self.core.queue)
-        if not self._changes:
+        if not self._changes and not self._answers:
             self._work.clear()
         retry_at_s = self.core.queue.next_retry_s()
         await wait(self._clock, self._work, None if retry_at_s is None else retry_at_s - self._clock.now())
@@ -128,7 +149,7 @@ class Scheduler:
     async def _watch(self, tasks: asyncio.TaskGroup) -> None:
         """Start the informers and return once all have listed. A server without groups schedules pods alone."""
         informers = []
-        for resource in (NODES, COMPOSITE_POD_GROUPS, POD_GROUPS, WORKLOADS, POD_DISRUPTION_BUDGETS, PODS):
+        for resource in (NODES, COMPOSITE_POD_GROUPS, POD_GROUPS, WORKLOADS, JOBS, POD_DISRUPTION_BUDGETS, PODS):
             found = await served(self._client, self._clock, resource)
             if found is not None:
                 informer = hub_informer(self._client, self._clock, found, partial(self._arrived, resource))
@@ -148,6 +169,7 @@ class Scheduler:
         apply = {
             NODES: cache.apply_nodes,
             PODS: cache.apply_pods,
+            JOBS: cache.apply_jobs,
             COMPOSITE_POD_GROUPS: cache.apply_composites,
             POD_GROUPS: cache.apply_pod_groups,
             WORKLOADS: cache.apply_workloads,
