@@ -25,6 +25,7 @@ class SchedulerOptions:
     `profiles`: the rules by schedulerName; a name without any has the default profile.
     `pod_by_pod` ignores groups: each pod is scheduled alone, as kube-scheduler does without the gate GenericWorkload.
     `say_why_held` writes a condition on members that PreEnqueue holds; real servers say nothing.
+    `decide_in_thread`: what may take long is decided in a thread beside the event loop; for live use only.
     `strict_order`: plain pods of one priority are decided one after the other even where that makes no difference to
     who gets a node. `batch` and `passes`: how many entities, and how many that differ, are decided between two turns of
     the event loop.
@@ -42,6 +43,7 @@ class SchedulerOptions:
     flush_every_s: float = 30.0
     say_why_held_after_s: float = 1.0
     strict_order: bool = False
+    decide_in_thread: bool = False
     batch: int = 2000
     passes: int = 64
     bindings: int = 32

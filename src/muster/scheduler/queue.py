@@ -177,6 +177,13 @@ class SchedulingQueue:
         entity.retry_at_s = -math.inf
         self._enqueue(entity, now, "ScheduleAttemptPartial")
 
+    def put_back(self, key: str, now: float) -> None:
+        """There was no attempt after all: an entity in flight is active again, as if it had not been popped."""
+        entity = self._in_flight(key)
+        if entity is not None:
+            self._place(entity, Place.ACTIVE, "PutBack")
+            heapq.heappush(self._active, (entity.order, key))
+
     def reject(self, key: str, signature: Hashable, waits_for: Iterable[str], now: float) -> None:
         """An attempt found the entity unschedulable: it sleeps until what it waits for changes."""
         entity = self._in_flight(key)

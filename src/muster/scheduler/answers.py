@@ -1,0 +1,82 @@
+"""The engine's answers to what entities ask, on the cluster as they find it: with room taken that is kept for others.
+
+Changes nothing: what comes of an answer is the core's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from muster.engine.decide import decide
+from muster.engine.model import Decision, Placed
+from muster.engine.snapshot import Snapshot
+from muster.scheduler.apart import Answer, Apart, placements_of, still_holds
+from muster.scheduler.cycle import Ask, request_of
+from muster.scheduler.entities import Entities
+from muster.scheduler.preempt import Preemptions
+from muster.scheduler.tree import Branch, TreeDecision, decide_tree, put_placements
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Asks the engine."""
+
+    entities: Entities
+    preemptions: Preemptions
+
+    def of_run(self, run: list[Ask]) -> Decision:
+        """About a group, a plain pod, or plain pods that ask the same."""
+        first = run[0]
+        profile = self.entities.profiles[first.profile]
+        with self.preemptions.view(first.priority, first.entity) as snapshot:
+            planned: Placed | None = None
+            if first.has_room_kept:
+                planned = self.preemptions.as_planned(first.entity, first.members, snapshot, profile)
+            return planned or decide(snapshot, request_of(run), profile=profile)
+
+    def of_tree(self, ask: Ask, tree: Branch) -> TreeDecision:
+        """About a tree of groups."""
+        decide_group = partial(decide, profile=self.entities.profiles[ask.profile])
+        with self.preemptions.view(ask.priority, ask.entity) as snapshot:
+            return decide_tree(snapshot, tree, decide_group)
+
+    def all_placed(self, grouped: list[list[Ask]]) -> list[Placed] | None:
+        """About these runs, each with those before it in place; None if any pod would get no node."""
+        found = []
+        first = grouped[0][0]
+        with self.preemptions.view(first.priority, first.entity) as snapshot, snapshot.trial() as trial:
+            for run in grouped:
+                try:
+                    decision = decide(trial, request_of(run), profile=self.entities.profiles[run[0].profile])
+                except Exception:  # strict order says which pod it is that raises
+                    return None
+                if not isinstance(decision, Placed) or decision.unplaced or not decision.placements:
+                    return None
+                put_placements(trial, (ask.members[0] for ask in run), decision.placements)
+                found.append(decision)
+        return found
+
+    def begin(self, ask: Ask, generation: int) -> Apart:
+        """A question that is to be decided beside the event loop."""
+        profile, tree = self.entities.profiles[ask.profile], ask.tree
+        decide_group = partial(decide, profile=profile)
+
+        def answer(snapshot: Snapshot) -> Answer:
+            if tree is not None:
+                return decide_tree(snapshot, tree, decide_group)
+            return decide_group(snapshot, request_of([ask]))
+
+        return Apart.begin(ask, generation, self.preemptions.view(ask.priority, ask.entity), answer)
+
+    def is_current(self, apart: Apart, answer: Answer | Exception, generation: int) -> bool:
+        """Whether an answer that was found beside the loop still means something."""
+        ask = apart.ask
+        if self.entities.ask(ask.entity) != ask:
+            return False
+        if isinstance(answer, Exception):
+            return True
+        if not placements_of(ask, answer):
+            return generation == apart.generation
+        with self.preemptions.view(ask.priority, ask.entity) as snapshot:
+            return still_holds(ask, answer, snapshot, self.entities.profiles[ask.profile])
