@@ -149,22 +149,22 @@ def varied(case: Object, seed: int) -> Object:
     """The case with other names of nodes and running pods, consistently, and lists of objects in another order."""
     rng = random.Random(f"{seed} {case['id']}")
     names = [obj["metadata"]["name"] for field in ("nodes", "pods") for obj in case["objects"].get(field) or ()]
-    renamed = {name: f"{''.join(rng.choices(string.ascii_lowercase, k=6))}-{name}" for name in names}
-    other: Object = _renamed(case, renamed)
+    others = {name: f"{''.join(rng.choices(string.ascii_lowercase, k=6))}-{name}" for name in names}
+    other: Object = renamed(case, others)
     for objects_ in other["objects"].values():
         rng.shuffle(objects_)
     other["best"].sort()
     return other
 
 
-def _renamed(value: JSON, names: Mapping[str, str]) -> JSON:
+def renamed(value: JSON, names: Mapping[str, str]) -> JSON:
     """The value with every text and key that is one of the names replaced; parts of texts are left alone."""
     if isinstance(value, str):
         return names.get(value, value)
     if isinstance(value, list):
-        return [_renamed(item, names) for item in value]
+        return [renamed(item, names) for item in value]
     if isinstance(value, dict):
-        return {names.get(key, key): _renamed(item, names) for key, item in value.items()}
+        return {names.get(key, key): renamed(item, names) for key, item in value.items()}
     return value
 
 

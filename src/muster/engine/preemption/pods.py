@@ -18,7 +18,7 @@ from muster.engine.diagnose import node_statuses
 from muster.engine.model import Placement, Status
 from muster.engine.preemption.budgets import Budgets
 from muster.engine.preemption.coupling import couples_nodes
-from muster.engine.preemption.importance import by_importance, importance
+from muster.engine.preemption.importance import importance
 from muster.engine.preemption.model import Nomination, NoPlan, Plan, Unit
 from muster.engine.profile import Profile
 from muster.engine.registry import PreemptionArguments
@@ -72,7 +72,10 @@ class DryRun:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a dry run looks at. `units` may hold any running unit; only those of lower priority can be victims."""
+    """What a dry run looks at. `units` may hold any running unit, in the order in which they came to their nodes.
+
+    Only those of lower priority can be victims.
+    """
 
     snapshot: Snapshot
     units: Sequence[Unit]
@@ -191,7 +194,12 @@ def _units_by_row(cluster: Cluster, pod: PodPreemptor, rows: set[int]) -> dict[i
             for row in dict.fromkeys(index.get(each.node, -1) for each in unit.pods):
                 if row in rows:
                     found.setdefault(row, []).append(unit)
-    return {row: by_importance(units, cluster.now_s) for row, units in found.items()}
+    return {row: sorted(units, key=lambda unit: _rank(unit, cluster)) for row, units in found.items()}
+
+
+def _rank(unit: Unit, cluster: Cluster) -> tuple[int, int, int, float]:
+    """Importance alone: of units that are alike, the one that came first stays, as upstream has it."""
+    return importance(unit, cluster.now_s)[:4]
 
 
 def _tried(
@@ -239,7 +247,7 @@ def _dry_run(
         Candidate(
             names[row],
             # Of equally important victims the one comes first that could not be spared first, as upstream has it.
-            tuple(sorted(victims[row], key=lambda unit: importance(unit, cluster.now_s)[:-1])),
+            tuple(sorted(victims[row], key=lambda unit: _rank(unit, cluster))),
             sum(counts[row].get(unit.key, 0) for unit in victims[row]),
         )
         for row in open_
