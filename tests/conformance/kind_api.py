@@ -1,15 +1,15 @@
 """Conversations with real API servers: the recorded requests go to ours, in virtual time, and the answers are compared.
 
 Each scenario gets a cluster of its own at the recording's compatibility level. Requests pass the same front as over
-HTTP (forms of answers, tables, discovery); there are no sockets. No time passes between requests but what was waited
-when they were recorded: real controllers are not that fast either. The unit is an exchange.
+HTTP (forms of answers, tables, discovery); there are no sockets. An exchange takes some milliseconds, and what
+controllers do a little more, as when it was recorded. The unit is an exchange.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from answers import compare
@@ -20,7 +20,8 @@ from muster.api.codec import Object
 from muster.apiserver.front import Front
 from muster.apiserver.options import Release
 from muster.apiserver.store.memory import MemoryStore
-from muster.clock import VirtualClock, run_virtual
+from muster.client.transport import Body, Query, Response, Transport, WatchEvents
+from muster.clock import Clock, VirtualClock, run_virtual
 from muster.simulator.embedded import EmbeddedCluster
 from muster.simulator.options import ClusterOptions
 
@@ -38,8 +39,31 @@ WITHOUT = frozenset(
     }
 )
 """What did not run when the conversations were recorded."""
+CONTROLLER_S = 0.005
+"""How long each request of the controllers takes."""
+START_S = 1.0
+"""How long the controllers have to find out what is served."""
+PAUSE_S = 0.003
+"""The time between two exchanges; recorded waits come on top."""
 MARKS: dict[Release, str] = {"1.35": "v1alpha1", "1.36": "v1alpha2", "1.37": "v1alpha3"}
 """A version of the scheduling group that only that release served."""
+
+
+class Slow:
+    """A transport whose requests take `CONTROLLER_S`."""
+
+    def __init__(self, inner: Transport, clock: Clock) -> None:
+        self._inner = inner
+        self._clock = clock
+
+    async def request(
+        self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] | None = None, body: Body = None
+    ) -> Response:
+        await self._clock.sleep(CONTROLLER_S)
+        return await self._inner.request(method, path, query=query, headers=headers, body=body)
+
+    def watch(self, path: str, *, query: Query = ()) -> AsyncIterator[WatchEvents]:
+        return self._inner.watch(path, query=query)
 
 
 def recognise(line: Object) -> bool:
@@ -73,9 +97,14 @@ def replay_scenario(steps: Sequence[Object], seed: int | None) -> list[Outcome]:
 
     async def main(clock: VirtualClock) -> list[Outcome]:
         options = ClusterOptions(without=WITHOUT, emulate=steps[0]["release"])
-        cluster = EmbeddedCluster(MemoryStore(), clock, random.Random(seed or 0), options)
+
+        def slowly(component: str, transport: Transport, rng: random.Random) -> Transport:
+            return Slow(transport, clock)
+
+        cluster = EmbeddedCluster(MemoryStore(), clock, random.Random(seed or 0), options, connect=slowly)
         running = asyncio.get_running_loop().create_task(cluster.run())
         try:
+            await clock.sleep(START_S)
             return await _converse(Front(cluster.server, clock), clock, steps)
         finally:
             running.cancel()
@@ -87,8 +116,7 @@ def replay_scenario(steps: Sequence[Object], seed: int | None) -> list[Outcome]:
 async def _converse(front: Front, clock: VirtualClock, steps: Sequence[Object]) -> list[Outcome]:
     values, outcomes = Values(), []
     for step in steps:
-        if step["wait_s"]:
-            await clock.sleep(step["wait_s"])
+        await clock.sleep(PAUSE_S + step["wait_s"])
         code, warnings, body = await ask(front, step["request"], values)
         values.learn(step["response"]["body"], body)
         if step["setup"]:

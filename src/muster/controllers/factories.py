@@ -19,12 +19,14 @@ from muster.controllers.job_groups import GroupApi
 from muster.controllers.kinds import Kinds
 from muster.controllers.namespace import NamespaceController
 from muster.controllers.node_lifecycle import ALL, NodeLifecycle
+from muster.controllers.node_ttl import NodeTtlController
 from muster.controllers.options import ControllerOptions, JobGroups
 from muster.controllers.pod_gc import PodGarbageCollector
 from muster.controllers.podgroup_protection import PodGroupProtection
 from muster.controllers.pvc_protection import ClaimProtection
 from muster.controllers.quota import QuotaController
 from muster.controllers.replicaset import ReplicaSetController
+from muster.controllers.resource_claims import ResourceClaimController
 from muster.controllers.runner import Backoff, Controller, ControllerRunner, Informers, Request
 from muster.controllers.statefulset import StatefulSetController
 from muster.controllers.taint_eviction import TaintEviction
@@ -98,8 +100,12 @@ CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
     ),
     "podgroup-protection-controller": _discovering(_podgroup_protection),
     "replicaset-controller": _plain(lambda options: ReplicaSetController(options.removal_tie)),
+    "resourceclaim-controller": _discovering(
+        lambda kinds: ResourceClaimController(kinds.find("scheduling.k8s.io", "podgroups"))
+    ),
     "resourcequota-controller": _discovering(QuotaController),
     "statefulset-controller": _plain(lambda options: StatefulSetController()),
     "taint-eviction-controller": _plain(lambda options: TaintEviction()),
+    "ttl-controller": _plain(lambda options: NodeTtlController()),
     "ttl-after-finished-controller": _plain(lambda options: TtlAfterFinishedController()),
 }

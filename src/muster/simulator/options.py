@@ -11,6 +11,8 @@ from muster.controllers.options import ControllerOptions, JobGroups
 from muster.controllers.registry import CONTROLLERS, KNOWN_NAMES
 from muster.scheduler.options import PlacementMode, SchedulerOptions
 
+ONLY_EMULATED = ("ttl-controller",)
+"""Controllers that run only where a release is emulated: they write to every node what nobody here reads."""
 PARTS = ("controllers", "nodes", "scheduler")
 """What `without` can name besides controllers."""
 
@@ -45,7 +47,10 @@ class ClusterOptions:
 
     def controller_names(self) -> list[str]:
         """The controllers to run, sorted."""
-        return sorted(name for name in CONTROLLERS if self.has(name)) if self.has("controllers") else []
+        if not self.has("controllers"):
+            return []
+        skipped = () if self.emulate else ONLY_EMULATED
+        return sorted(name for name in CONTROLLERS if self.has(name) and name not in skipped)
 
     def server_options(self) -> ServerOptions:
         """The options of the API server."""
