@@ -26,8 +26,8 @@ def gone(obj: Object) -> list[Change]:
     return [Change("DELETED", obj, None)]
 
 
-def core_with(*nodes: Object, batch: int = 1000) -> SchedulerCore:
-    core = SchedulerCore(SchedulerOptions(batch=batch))
+def core_with(*nodes: Object) -> SchedulerCore:
+    core = SchedulerCore(SchedulerOptions())
     core.cache.apply_nodes(added(*nodes))
     return core
 
@@ -60,7 +60,8 @@ def test_equal_pods_decided_together_go_where_they_would_go_one_by_one(
     ]
     results = []
     for batch in (1, 1000):
-        core = core_with(*nodes, batch=batch)
+        core = SchedulerCore(SchedulerOptions(batch=batch, strict_order=True))
+        core.cache.apply_nodes(added(*nodes))
         core.cache.apply_pods(added(*pods))
         placed = work(core)
         shapes = Counter((wanted[int(pod.removeprefix("default/p"))][0], node) for pod, node in placed.items())

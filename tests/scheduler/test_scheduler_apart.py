@@ -1,0 +1,174 @@
+"""Decisions beside the event loop: what happens meanwhile, and answers that come too late."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from muster.api.codec import Object
+from muster.api.resource import NODES, POD_GROUPS, PODS
+from muster.apiserver.inprocess import InProcessTransport
+from muster.apiserver.server import ApiServer
+from muster.apiserver.store.memory import MemoryStore
+from muster.client.client import Client
+from muster.client.informer import Change
+from muster.clock import RealClock
+from muster.scheduler.apart import Apart
+from muster.scheduler.core import SchedulerCore
+from muster.scheduler.options import SchedulerOptions
+from muster.scheduler.queue import Place
+from muster.scheduler.service import Scheduler
+from muster.testing import make_group, make_node, make_pod
+
+
+def added(*objects: Object) -> list[Change]:
+    return [Change("ADDED", None, obj) for obj in objects]
+
+
+def mixed(name: str, large: int = 2, small: int = 1, min_count: int = 2) -> tuple[Object, list[Object]]:
+    """A gang of two members that differ."""
+    pods = [make_pod(f"{name}-0", group=name, cpu=str(large)), make_pod(f"{name}-1", group=name, cpu=str(small))]
+    return make_group(name, min_count=min_count), pods
+
+
+class World:
+    """A core that decides heavy questions apart; they are computed when the test says so."""
+
+    def __init__(self, *nodes: Object) -> None:
+        self.core = SchedulerCore(SchedulerOptions(decide_in_thread=True))
+        self.core.cache.apply_nodes(added(*nodes))
+        self.placed: dict[str, str] = {}
+        self.now = 0.0
+
+    def create(self, *pods: Object, group: Object | None = None) -> None:
+        if group is not None:
+            self.core.cache.apply_pod_groups(added(group))
+        self.core.cache.apply_pods(added(*pods))
+
+    def decide(self) -> list[Apart]:
+        """Everything that is decided on the loop; what is not."""
+        self.now += 20.0
+        self.core.settle(self.now)
+        apart: list[Apart] = []
+        while self.core.queue.has_ready:
+            for verdict in self.core.decide(self.now):
+                self.placed.update((each.pod, each.node) for each in verdict.placements)
+            apart += self.core.take_apart()
+        return apart
+
+    def conclude(self, apart: Apart) -> None:
+        self.core.settle(self.now)
+        for verdict in self.core.conclude(apart, apart.compute(), self.now):
+            self.placed.update((each.pod, each.node) for each in verdict.placements)
+
+
+def world_with_a_question(*nodes: Object, large: int = 2) -> tuple[World, Apart]:
+    world = World(*nodes)
+    group, pods = mixed("a", large=large)
+    world.create(*pods, group=group)
+    (apart,) = world.decide()
+    return world, apart
+
+
+def test_cheap_pods_do_not_wait_for_a_heavy_question() -> None:
+    world, apart = world_with_a_question(make_node(cpu="8"))
+    world.create(make_pod("cheap", cpu="1"))
+    assert world.decide() == []
+    assert list(world.placed) == ["default/cheap"]
+    world.conclude(apart)
+    assert sorted(world.placed) == ["default/a-0", "default/a-1", "default/cheap"]
+    assert world.core.queue.entity("group:default/a") is None
+
+
+def test_an_answer_whose_room_was_taken_meanwhile_is_found_anew() -> None:
+    world, apart = world_with_a_question(make_node("n0", cpu="3"))
+    answer = apart.compute()
+    world.create(make_pod("thief", cpu="1"))
+    world.decide()
+    world.core.conclude(apart, answer, world.now)
+    assert list(world.placed) == ["default/thief"]
+    assert world.decide() == []  # decided on the loop: it cannot come too late again
+    assert world.core.queue.count(Place.WAITING) == 1
+
+
+def test_a_no_that_is_out_of_date_is_asked_again() -> None:
+    world, apart = world_with_a_question(make_node("n0", cpu="2"))
+    answer = apart.compute()
+    world.core.cache.apply_nodes(added(make_node("n1", cpu="2")))
+    world.core.settle(world.now)
+    assert world.core.conclude(apart, answer, world.now) == []
+    assert world.decide() == []
+    assert sorted(world.placed) == ["default/a-0", "default/a-1"]
+
+
+def test_a_no_that_stands_is_a_rejection() -> None:
+    world, apart = world_with_a_question(make_node("n0", cpu="2"))
+    world.conclude(apart)
+    assert world.core.queue.count(Place.WAITING) == 1
+    assert world.placed == {}
+
+
+def test_members_that_changed_meanwhile_are_decided_with_what_is_known_then() -> None:
+    world, apart = world_with_a_question(make_node(cpu="8"))
+    world.create(make_pod("a-2", group="a", cpu="1"))
+    world.conclude(apart)
+    assert world.placed == {}
+    world.decide()
+    assert sorted(world.placed) == ["default/a-0", "default/a-1", "default/a-2"]
+
+
+def test_a_group_that_went_away_meanwhile_places_nothing() -> None:
+    world, apart = world_with_a_question(make_node(cpu="8"))
+    pods = [world.core.cache.pods[key].pod for key in ("default/a-0", "default/a-1")]
+    world.core.cache.apply_pods([Change("DELETED", pod, None) for pod in pods])
+    world.conclude(apart)
+    assert world.placed == {}
+
+
+def test_a_fault_beside_the_loop_fails_its_group_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object, **named: object) -> object:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr("muster.scheduler.answers.decide", broken)
+    world, apart = world_with_a_question(make_node(cpu="8"))
+    (verdict,) = world.core.conclude(apart, apart.compute(), world.now)
+    assert verdict.rejection is not None
+    assert verdict.rejection.message == "RuntimeError: out of luck"
+    assert world.core.queue.count(Place.ERROR_BACKOFF) == 1
+
+
+def test_groups_of_one_shape_are_decided_on_the_loop() -> None:
+    world = World(make_node(cpu="8"))
+    world.create(
+        *(make_pod(f"a-{index}", group="a", cpu="1") for index in range(2)), group=make_group("a", min_count=2)
+    )
+    assert world.decide() == []
+    assert len(world.placed) == 2
+
+
+def test_a_live_scheduler_binds_what_a_thread_decided() -> None:
+    async def main() -> dict[str, str]:
+        clock = RealClock()
+        client = Client(InProcessTransport(ApiServer(MemoryStore(), clock, random.Random(1))))
+        scheduler = Scheduler(client, clock, random.Random(2), SchedulerOptions(decide_in_thread=True))
+        running = asyncio.create_task(scheduler.run())
+        await scheduler.ready.wait()
+        group, pods = mixed("a")
+        await client.create(NODES, None, make_node(cpu="8"))
+        await client.create(POD_GROUPS, "default", group)
+        for pod in pods:
+            await client.create(PODS, "default", pod)
+        bound: dict[str, str] = {}
+        for _ in range(200):
+            await asyncio.sleep(0.01)
+            items = (await client.list(PODS)).items
+            bound = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in items if pod["spec"].get("nodeName")}
+            if len(bound) == 2:
+                break
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return bound
+
+    assert asyncio.run(main()) == {"a-0": "node", "a-1": "node"}
