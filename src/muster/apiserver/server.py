@@ -46,11 +46,11 @@ class ApiServer:
         self._keeper.follow(self._own_context)
 
     def _bootstrap(self) -> None:
-        """Create the namespaces and classes that every cluster has, where they are missing."""
-        for served, obj in bootstrap_objects(self.resources):
+        """Create what every cluster has, where it is missing."""
+        for served, namespace, obj in bootstrap_objects(self.resources, self._clock.now()):
             ctx = self._context(ApiRequest("POST", ""), served)
-            if self.store.get(served.key("", obj["metadata"]["name"])) is None:
-                self._verbs.create(ctx, served, "", obj)
+            if self.store.get(served.key(namespace, obj["metadata"]["name"])) is None:
+                self._verbs.create(ctx, served, namespace, obj)
 
     async def handle(self, request: ApiRequest) -> Response:
         """The answer to one request that is not a watch. Never raises for what a client did."""

@@ -28,6 +28,7 @@ from muster.cli.logs import configure_logging
 from muster.cli.options import DEFAULT_BEHAVIOUR, Behaviour, NodeSpecs, cluster_options
 from muster.client.kubeconfig import kubeconfig, write_kubeconfig
 from muster.clock import Clock, RealClock
+from muster.nodes.leases import LEASE_S, REAL_LEASE_S
 from muster.nodes.spec import NodeSpec
 from muster.simulator.embedded import EmbeddedCluster
 from muster.simulator.options import ClusterOptions
@@ -107,7 +108,10 @@ async def serve(plan: Plan, path: Path) -> None:
 
 async def _serve_from(store: Store, plan: Plan, path: Path, stop: asyncio.Event) -> None:
     clock = RealClock()
-    cluster = EmbeddedCluster(store, clock, random.Random(), plan.options)
+    # Where our own controllers do not judge nodes others may, who expect the leases of real ones.
+    judged = "node-lifecycle-controller" in plan.options.controller_names()
+    lease_s = LEASE_S if judged else REAL_LEASE_S
+    cluster = EmbeddedCluster(store, clock, random.Random(), plan.options, lease_s=lease_s)
     with _no_certificates():
         from muster.apiserver.http import HttpServer
     http = HttpServer(Front(cluster.server, clock), port=plan.port)

@@ -28,6 +28,7 @@ def bound(pod: Object, binding: Object, ctx: Context, served: Served) -> Object:
     if given.get("annotations"):
         meta["annotations"] = {**(meta.get("annotations") or {}), **given["annotations"]}
     status = dict(pod.get("status") or {})
+    status.pop("nominatedNodeName", None)
     status["conditions"] = _scheduled(status.get("conditions") or [], ctx, meta.get("generation"))
     return {**pod, "metadata": meta, "spec": {**spec, "nodeName": node}, "status": status}
 

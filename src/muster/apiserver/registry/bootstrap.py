@@ -6,25 +6,29 @@ from collections.abc import Iterator
 
 from muster.api.codec import Object
 from muster.apiserver.resources import ResourceTable, Served
+from muster.clock import rfc3339
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 SYSTEM_CLASSES = (
     ("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster."),
     ("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their node."),
 )
+TOKEN_TRACKING = "kube-apiserver-legacy-service-account-token-tracking"
+"""The ConfigMap that tells since when the use of old tokens is noted; kube-controller-manager looks for it."""
 
 
-def bootstrap_objects(table: ResourceTable) -> Iterator[tuple[Served, Object]]:
-    """Namespaces and priority classes, each with its table entry."""
+def bootstrap_objects(table: ResourceTable, now: float) -> Iterator[tuple[Served, str, Object]]:
+    """What every cluster has, each with its table entry and namespace; `now` is in seconds."""
     namespaces = table.find("", "v1", "namespaces")
     classes = table.find("scheduling.k8s.io", "v1", "priorityclasses")
     assert namespaces is not None
     assert classes is not None
     for name in NAMESPACES:
-        yield namespaces, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        yield namespaces, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     for name, value, description in SYSTEM_CLASSES:
         yield (
             classes,
+            "",
             {
                 "apiVersion": "scheduling.k8s.io/v1",
                 "kind": "PriorityClass",
@@ -33,3 +37,7 @@ def bootstrap_objects(table: ResourceTable) -> Iterator[tuple[Served, Object]]:
                 "description": description,
             },
         )
+    config_maps = table.find("", "v1", "configmaps")
+    assert config_maps is not None
+    tracking: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": TOKEN_TRACKING}}
+    yield config_maps, "kube-system", {**tracking, "data": {"since": rfc3339(now)[:10]}}
