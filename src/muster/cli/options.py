@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -76,6 +76,12 @@ def cluster_options(behaviour: Behaviour) -> ClusterOptions:
     except UnsupportedOption as error:
         raise BadInput(f"--placement: {error}") from error
     return options
+
+
+def live_options(behaviour: Behaviour) -> ClusterOptions:
+    """Those of a cluster in real time: decisions that take long do not hold up the rest. Raises `BadInput`."""
+    options = cluster_options(behaviour)
+    return replace(options, scheduler=replace(options.scheduler, decide_in_thread=True))
 
 
 def _names(entries: Iterable[str]) -> list[str]:

@@ -25,7 +25,7 @@ from muster.apiserver.store.protocol import Store, StoreCorrupt
 from muster.cli.errors import BadInput
 from muster.cli.inputs import read_node_specs
 from muster.cli.logs import configure_logging
-from muster.cli.options import DEFAULT_BEHAVIOUR, Behaviour, NodeSpecs, cluster_options
+from muster.cli.options import DEFAULT_BEHAVIOUR, Behaviour, NodeSpecs, live_options
 from muster.client.kubeconfig import kubeconfig, write_kubeconfig
 from muster.clock import Clock, RealClock
 from muster.nodes.leases import LEASE_S, REAL_LEASE_S
@@ -84,7 +84,7 @@ def up(
     if not 0 <= port <= 65535:
         raise BadInput(f"--port {port}: must be a number from 0 to 65535")
     configure_logging()
-    plan = Plan(read_node_specs(nodes), cluster_options(behaviour), data, port, write_kubeconfig)
+    plan = Plan(read_node_specs(nodes), live_options(behaviour), data, port, write_kubeconfig)
     gc.disable()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, _kubeconfig_path(plan) as path:
