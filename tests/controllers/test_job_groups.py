@@ -75,6 +75,16 @@ def test_workload_comes_before_group_before_pods() -> None:
     assert plan(job, INFERRED, workload, group) == GroupPlan(group=group["metadata"]["name"])
 
 
+@pytest.mark.parametrize("api", [INFERRED, EXPLICIT])
+def test_group_has_the_priority_class_of_its_pods(api: GroupApi) -> None:
+    job = gang_job()
+    job["spec"]["template"]["spec"]["priorityClassName"] = "high"
+    workload = created(plan(job, api))
+    group = created(plan(job, api, workload))
+    assert workload["spec"]["podGroupTemplates"][0]["priorityClassName"] == "high"
+    assert group["spec"]["priorityClassName"] == "high"
+
+
 def test_old_version_names_its_workload_in_the_nested_form() -> None:
     job = gang_job()
     workload = created(plan(job, OLD))

@@ -99,22 +99,28 @@ def _never_started(job: Object, pods: Sequence[Object]) -> bool:
 
 
 def compiled_template(job: Object, spec: JobSpec, api: GroupApi) -> Object:
-    """The template of the Job's group: inferred in 1.36, what `spec.scheduling` says in 1.37."""
-    template: Object = {"name": truncated_label(name_of(job), "-pgt-0")}
-    if api.release == "1.36":
-        return {**template, "schedulingPolicy": {"gang": {"minCount": spec.parallelism}}}
-    scheduling = job["spec"].get("scheduling") or {}
-    policy = scheduling.get("schedulingPolicy") or {}
-    if policy.get("gang") is not None:
-        least = policy["gang"].get("minCount") or max(1, spec.parallelism)
-        template["schedulingPolicy"] = {"gang": {"minCount": least}}
-    else:
-        template["schedulingPolicy"] = {"basic": {}}
-    for key in ("schedulingConstraints", "disruptionMode", "resourceClaims"):
-        if scheduling.get(key):
-            template[key] = scheduling[key]
+    """The template of the Job's group: inferred in 1.36, what `spec.scheduling` says in 1.37.
+
+    The priority class of the pods is that of the group, whose priority orders the queue (1.37; 1.36 leaves it out).
+    """
+    template: Object = {"name": truncated_label(name_of(job), "-pgt-0"), **_asked(job, spec, api)}
     priority_class = job["spec"]["template"]["spec"].get("priorityClassName")
     return {**template, "priorityClassName": priority_class} if priority_class else template
+
+
+def _asked(job: Object, spec: JobSpec, api: GroupApi) -> Object:
+    if api.release == "1.36":
+        return {"schedulingPolicy": {"gang": {"minCount": spec.parallelism}}}
+    scheduling = job["spec"].get("scheduling") or {}
+    policy = scheduling.get("schedulingPolicy") or {}
+    asked: Object = {"schedulingPolicy": {"basic": {}}}
+    if policy.get("gang") is not None:
+        least = policy["gang"].get("minCount") or max(1, spec.parallelism)
+        asked = {"schedulingPolicy": {"gang": {"minCount": least}}}
+    for key in ("schedulingConstraints", "disruptionMode", "resourceClaims"):
+        if scheduling.get(key):
+            asked[key] = scheduling[key]
+    return asked
 
 
 def _create_workload(job: Object, spec: JobSpec, api: GroupApi) -> Create:
