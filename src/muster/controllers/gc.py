@@ -23,6 +23,10 @@ from muster.controllers.state import Read, State
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 
+SETTLE_S = 0.02
+"""So long an object that waits for its dependents stays at least: who deletes it can still read the mark. (Upstream
+needs about that for its own reads.)"""
+
 Standing = Literal["solid", "dangling", "waiting"]
 """An owner exists; does not; or exists and waits for its dependents to go."""
 
@@ -55,7 +59,7 @@ class GarbageCollector:
     def _after_change(self, resource: Resource, old: Object | None, new: Object, state: State) -> Iterable[Request]:
         mode = _mode(new)
         if mode and (old is None or _mode(old) != mode):
-            yield Request(_key(resource, new))
+            yield Request(_key(resource, new), SETTLE_S)
             if mode == FOREGROUND:
                 for kind, dependent in self._dependents(new, state):
                     yield Request(_key(kind, dependent))
