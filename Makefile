@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Real Kubernetes components for `make test-real`: built once for each version, or where they are already.
+KUBE ?= v1.36.3
+ASSETS := $(or $(KUBEBUILDER_ASSETS),$(HOME)/.cache/muster/kubernetes-$(KUBE))
 
-.PHONY: demo test check format bench conformance clean
+.PHONY: demo test check format bench conformance test-real clean
 
 demo: $(STAMP)
 	@$(BIN)/muster demo
@@ -27,6 +30,10 @@ bench: $(STAMP)
 
 conformance: $(STAMP)
 	$(BIN)/python tests/conformance/run.py tests/conformance/data/*.jsonl.gz
+
+test-real: $(STAMP)
+	hack/build-kube $(ASSETS) $(KUBE)
+	KUBEBUILDER_ASSETS=$(ASSETS) MUSTER_REAL=1 $(BIN)/pytest tests/real
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Muster needs Python 3.11 or newer; set PYTHON=python3.x")'

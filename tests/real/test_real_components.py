@@ -1,0 +1,148 @@
+"""The real kube-scheduler and kube-controller-manager do their work on our server, and say nothing that they would not
+say on a real one: the same story runs on both, and the error lines of their logs are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from control_planes import (
+    Plane,
+    controllers_command,
+    error_lines,
+    muster,
+    process,
+    real,
+    scheduler_command,
+    wait_until,
+)
+
+from muster.api.codec import Object, Objects
+from muster.api.meta import condition
+
+pytestmark = pytest.mark.real
+
+RUN_ONCE: Object = {
+    "restartPolicy": "Never",
+    "containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}],
+}
+
+
+def job(name: str, size: int, **spec: object) -> Object:
+    body = {"parallelism": size, "completions": size, "template": {"spec": RUN_ONCE}, **spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": body}
+
+
+def group(name: str, least: int) -> Object:
+    spec = {"schedulingPolicy": {"gang": {"minCount": least}}}
+    return {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+
+
+def member(of: str, number: int, cpu: str = "1") -> Object:
+    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
+    spec = {"schedulingGroup": {"podGroupName": of}, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{of}-{number}"}, "spec": spec}
+
+
+def pods(plane: Plane, prefix: str) -> Objects:
+    return [pod for pod in plane.json("get", "pods")["items"] if pod["metadata"]["name"].startswith(prefix)]
+
+
+def are_bound(plane: Plane, prefix: str, count: int) -> bool:
+    return sum(bool(pod["spec"].get("nodeName")) for pod in pods(plane, prefix)) == count
+
+
+def is_held(plane: Plane, name: str) -> bool:
+    lease = plane.json("get", "lease", name, "-n", "kube-system")
+    return bool(lease["spec"].get("holderIdentity"))
+
+
+def schedule(plane: Plane) -> None:
+    """Jobs run to their end, a group is placed as a whole, one that cannot be is not placed at all."""
+    plane.create(job("plain", 3))
+    plane.create(job("indexed", 4, completionMode="Indexed"))
+    plane.create(group("gang", 2))
+    plane.create(group("large", 3))
+    for number in range(3):
+        plane.create(member("large", number, cpu="30"))
+    for number in range(2):
+        plane.create(member("gang", number))
+    plane.kubectl("wait", "--for=condition=Complete", "job/plain", "job/indexed", "--timeout=90s")
+    wait_until(lambda: are_bound(plane, "gang-", 2), "the gang is placed")
+    wait_until(lambda: are_bound(plane, "large-", 3), "three large pods find three of four nodes")
+    plane.create(group("huge", 5))
+    for number in range(5):
+        plane.create(member("huge", number, cpu="20"))
+    wait_until(lambda: _refused(plane, "huge"), "the group without room is told so")
+    assert are_bound(plane, "huge-", 0)
+
+
+def _refused(plane: Plane, name: str) -> bool:
+    found = condition(plane.json("get", "podgroup", name), "PodGroupScheduled")
+    return found is not None and found["status"] == "False"
+
+
+def control(plane: Plane) -> None:
+    """Deployments scale, namespaces are emptied, what is owned goes with its owner."""
+    plane.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3")
+    plane.kubectl("rollout", "status", "deployment/web", "--timeout=90s")
+    plane.kubectl("scale", "deployment/web", "--replicas=1")
+    plane.kubectl("wait", "deployment/web", "--for=jsonpath={.status.replicas}=1", "--timeout=60s")
+    plane.kubectl("delete", "deployment", "web")
+    wait_until(lambda: not pods(plane, "web-"), "the pods of the deployment go with it")
+    plane.kubectl("create", "namespace", "team")
+    plane.kubectl("create", "configmap", "settings", "-n", "team", "--from-literal=a=b")
+    plane.kubectl("delete", "namespace", "team", "--timeout=60s")
+
+
+@pytest.fixture(scope="module")
+def real_errors(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[str]]]:
+    """What the components say at level error on a real server, by component."""
+    directory = tmp_path_factory.mktemp("real")
+    logs = {name: directory / f"{name}.log" for name in ("scheduler", "controllers")}
+    with (
+        real(directory, assets) as plane,
+        process(scheduler_command(plane, assets), logs["scheduler"], directory),
+        process(controllers_command(plane, assets, directory), logs["controllers"], directory),
+    ):
+        schedule(plane)
+        control(plane)
+        found = {name: error_lines(log) for name, log in logs.items()}
+    yield found
+
+
+def test_kube_scheduler_schedules_on_our_server(assets: Path, tmp_path: Path, real_errors: dict[str, set[str]]) -> None:
+    log = tmp_path / "scheduler.log"
+    with (
+        muster(tmp_path, assets, "--without", "scheduler") as plane,
+        process(scheduler_command(plane, assets), log, tmp_path),
+    ):
+        schedule(plane)
+        assert is_held(plane, "kube-scheduler")
+        found = error_lines(log)
+    assert found - real_errors["scheduler"] == set()
+
+
+def test_kube_controller_manager_controls_on_our_server(
+    assets: Path, tmp_path: Path, real_errors: dict[str, set[str]]
+) -> None:
+    log = tmp_path / "controllers.log"
+    with (
+        muster(tmp_path, assets, "--without", "controllers") as plane,
+        process(controllers_command(plane, assets, tmp_path), log, tmp_path),
+    ):
+        schedule(plane)
+        control(plane)
+        assert is_held(plane, "kube-controller-manager")
+        found = error_lines(log)
+    assert found - real_errors["controllers"] == set()
+
+
+def test_both_work_together_on_our_server(assets: Path, tmp_path: Path) -> None:
+    with (
+        muster(tmp_path, assets, "--without", "scheduler,controllers") as plane,
+        process(scheduler_command(plane, assets), tmp_path / "scheduler.log", tmp_path),
+        process(controllers_command(plane, assets, tmp_path), tmp_path / "controllers.log", tmp_path),
+    ):
+        schedule(plane)
