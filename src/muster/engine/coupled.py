@@ -21,7 +21,7 @@ def fill_coupled(
 ) -> Ints:
     """int64[N]: how many of `number` pods of the shape each node receives; stops at the first that fits nowhere."""
     received = np.zeros(len(snapshot), dtype=np.int64)
-    room = np.minimum(profile.local_count(shape, snapshot), number)
+    room = np.minimum(profile.ceiling(shape, snapshot), number)
     reserved = _reserved(profile, snapshot, shape)
     scores = _Scores(profile, snapshot, shape, room > 0)
     feasible = np.zeros(0, dtype=np.bool_)

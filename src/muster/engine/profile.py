@@ -143,6 +143,9 @@ class CoupledPlugin(Protocol):
     def coupling(self, shape: Shape, snapshot: Snapshot) -> Coupling | None:
         """A fresh coupling; None if the rule has nothing to say about the shape."""
 
+    def acts(self, shape: Shape, snapshot: Snapshot) -> bool:
+        """Whether it filters nodes for the shape, with the pods that run now."""
+
     def ceiling(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """int32[N]: how many pods of the shape a node can ever take, whatever else is placed meanwhile."""
 
@@ -190,13 +193,16 @@ class Profile:
             snapshot.counts[self.filters, shape] = total
         return total
 
-    def local_count(self, shape: Shape, snapshot: Snapshot) -> Ints:
-        """int64[N]: `count` without the rules that couple nodes."""
-        return self._least(shape, snapshot, coupled=False)
-
     def ceiling(self, shape: Shape, snapshot: Snapshot) -> Ints:
-        """int64[N]: at most so many pods of the shape come to each node, in whatever order pods are placed."""
-        return self._least(shape, snapshot, coupled=True)
+        """int64[N]: at most so many pods of the shape come to each node, in whatever order pods are placed.
+
+        It is `count` without what rules that couple nodes say about the moment.
+        """
+        total = np.full(len(snapshot), UNLIMITED, dtype=np.int64)
+        for plugin in self.filters:
+            most = plugin.ceiling if is_coupled(plugin) else plugin.count
+            np.minimum(total, most(shape, snapshot), out=total)
+        return total
 
     def couplings(self, shape: Shape, snapshot: Snapshot) -> list[tuple[Coupling, int]]:
         """The couplings of the shape, each once, with their weights as scores (0: filters only)."""
@@ -207,15 +213,6 @@ class Profile:
             if coupling is not None:
                 found.append((coupling, weights.get(plugin.name, 0)))
         return found
-
-    def _least(self, shape: Shape, snapshot: Snapshot, *, coupled: bool) -> Ints:
-        total = np.full(len(snapshot), UNLIMITED, dtype=np.int64)
-        for plugin in self.filters:
-            if not is_coupled(plugin):
-                np.minimum(total, plugin.count(shape, snapshot), out=total)
-            elif coupled:
-                np.minimum(total, plugin.ceiling(shape, snapshot), out=total)
-        return total
 
     def _beside_nominated(self, shape: Shape, snapshot: Snapshot) -> Iterator[tuple[int, int]]:
         """(row, count) of the nodes with reserved room, were their nominated pods there already."""
@@ -250,10 +247,7 @@ def acting(profile: Profile, shape: Shape, snapshot: Snapshot) -> list[FilterPlu
     that only they would bring up is not tried on them."""
 
     def acts(plugin: FilterPlugin) -> bool:
-        if not is_coupled(plugin):
-            return True
-        coupling = plugin.coupling(shape, snapshot)
-        return coupling is not None and coupling.allowed() is not None
+        return not is_coupled(plugin) or plugin.acts(shape, snapshot)
 
     return [plugin for plugin in profile.filters if acts(plugin)]
 

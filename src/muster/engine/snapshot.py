@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -25,9 +25,9 @@ class Snapshot:
     `requested` int64[N, R], the pods of the node in column `axis.PODS`; `scored` int64[N, 2] cpu and memory as scores
     count them; `placed`: node name → pod key → what it takes (also of nodes that are not known); `population` counts
     its pods by identity, `uses` by volume; `objects`: what else rules look at. `reserved`: what pods nominated to a
-    node would take there; see `facing`; `guests`: those of them that are on their nodes for a trial. Three notes are kept with it: `counts`, how many pods of a shape fit (by rules
-    and shape), which many groups ask of one snapshot, `notes`, what plugins work out for a shape, and `where`, the node
-    of each pod, once somebody asked.
+    node would take there, see `facing`; `guests`: those of them that are on their nodes for a trial. Three notes are
+    kept with it: `counts`, how many pods of a shape fit (by rules and shape), which many groups ask of one snapshot,
+    `notes`, what plugins work out for a shape, and `where`, the node of each pod, once somebody asked.
     """
 
     __slots__ = (
@@ -203,35 +203,57 @@ class Trial(Snapshot):
 
     def remove(self, keys: Iterable[str]) -> None:
         """Takes running pods away; keys that no node has are ignored."""
-        self.counts.clear()
-        self.notes.clear()
-        placed = dict(self.placed)
+        where, by_node = self._where(), dict[str, list[str]]()
         for key in keys:
-            node = self._where().get(key)
-            pods = placed.get(node or "", {})
-            if node is None or key not in pods:
-                continue
-            placed[node] = {other: usage for other, usage in pods.items() if other != key}
-            self.removed[key] = (node, pods[key])
-            if (row := self.table.index.get(node)) is not None:
-                add_usage(self.axis, self.requested, self.scored, self.ports, row, pods[key], -1)
-            add_presence(self, node, pods[key], -1)
+            node = where.get(key)
+            if node is not None:
+                by_node.setdefault(node, []).append(key)
+        placed, moved = dict(self.placed), list[tuple[str, Usage]]()
+        for node, gone in by_node.items():
+            pods = dict(placed.get(node, {}))
+            for key in gone:
+                usage = pods.pop(key, None)
+                if usage is not None:
+                    self.removed[key] = (node, usage)
+                    moved.append((node, usage))
+            placed[node] = pods
+        self._count(moved, -1)
         self.placed = placed
 
     def restore(self, keys: Iterable[str]) -> None:
         """Puts back pods that `remove` took away, on their nodes; others are ignored."""
+        placed, moved = dict(self.placed), list[tuple[str, Usage]]()
+        own: set[str] = set()
+        for key in keys:
+            known = self.removed.pop(key, None)
+            if known is None:
+                continue
+            node, usage = known
+            if node not in own:
+                own.add(node)
+                placed[node] = dict(placed.get(node, {}))
+            pods = placed[node]
+            assert isinstance(pods, dict)
+            pods[key] = usage
+            moved.append(known)
+        self._count(moved, 1)
+        self.placed = placed
+
+    def _count(self, moved: Sequence[tuple[str, Usage]], sign: int) -> None:
+        """Adds (sign 1) or takes away (-1) what these pods take, equal pods in one go."""
         self.counts.clear()
         self.notes.clear()
-        placed = dict(self.placed)
-        for key in keys:
-            node, usage = self.removed.pop(key, (None, None))
-            if node is None or usage is None:
-                continue
-            placed[node] = {**placed.get(node, {}), key: usage}
-            if (row := self.table.index.get(node)) is not None:
-                add_usage(self.axis, self.requested, self.scored, self.ports, row, usage, 1)
-            add_presence(self, node, usage, 1)
-        self.placed = placed
+        rows_of: dict[int, tuple[Usage, list[int]]] = {}
+        index = self.table.index
+        for node, usage in moved:
+            row = index.get(node)
+            if row is None:
+                add_presence(self, node, usage, sign)
+            else:
+                rows_of.setdefault(id(usage), (usage, []))[1].append(row)
+        for usage, rows in rows_of.values():
+            distinct, counts = np.unique(np.array(rows, dtype=np.int64), return_counts=True)
+            self.place_many(usage, distinct, sign * counts.astype(np.int64))
 
     def _where(self) -> dict[str, str]:
         """Pod key → node, made once a snapshot and shared by its trials."""

@@ -59,10 +59,14 @@ class InterPodAffinity:
         possible = affinity.near_labelled() & affinity.apart() & affinity.unopposed()
         return np.where(possible, affinity.caps, np.int32(0))
 
-    def couples(self, shape: Shape, snapshot: Snapshot) -> bool:
-        """Whether pods elsewhere matter for where the pod may go."""
+    def acts(self, shape: Shape, snapshot: Snapshot) -> bool:
+        """Only required terms filter, those of the pod and those of others that match it."""
         affinity = self._noted(shape, snapshot)
         return affinity is not None and affinity.allowed() is not None
+
+    def couples(self, shape: Shape, snapshot: Snapshot) -> bool:
+        """Whether pods elsewhere matter for where the pod may go."""
+        return self.acts(shape, snapshot)
 
     def coupling(self, shape: Shape, snapshot: Snapshot) -> Affinity | None:
         """The terms of the pod and those of running pods that concern it."""
@@ -102,7 +106,7 @@ class Affinity:
     @property
     def matters(self) -> bool:
         """Whether any term, of the pod or of others, concerns the pod."""
-        return bool(self._towards or self._away or self._others or self._score.matters)
+        return bool(self._towards or self._away or self._others or self._score.matters or self._score.moves)
 
     @property
     def steady(self) -> bool:

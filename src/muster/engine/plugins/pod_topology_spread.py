@@ -67,10 +67,14 @@ class PodTopologySpread:
             return np.full(len(snapshot), UNLIMITED, dtype=np.int32)
         return limited_to(spread.labelled())
 
-    def couples(self, shape: Shape, snapshot: Snapshot) -> bool:
-        """Whether pods elsewhere matter for where the pod may go."""
+    def acts(self, shape: Shape, snapshot: Snapshot) -> bool:
+        """Only hard constraints filter."""
         spread = self._noted(shape, snapshot)
         return spread is not None and bool(spread.hard)
+
+    def couples(self, shape: Shape, snapshot: Snapshot) -> bool:
+        """Whether pods elsewhere matter for where the pod may go."""
+        return self.acts(shape, snapshot)
 
     def coupling(self, shape: Shape, snapshot: Snapshot) -> Spread | None:
         """The constraints of the pod, or the default ones."""
@@ -109,7 +113,7 @@ class Spread:
     @property
     def steady(self) -> bool:
         """Only without soft constraints, whose weights depend on the nodes that are left."""
-        return not self.soft and not any(domains.self_match for domains in self.hard)
+        return not self.soft and not any(domains.adds for domains in self.hard)
 
     @property
     def binding(self) -> bool:
@@ -172,6 +176,7 @@ class Domains:
         self.on_node = counted_pods(snapshot, shape, rule.selector)
         self.max_skew = constraint.max_skew
         self.self_match = int(_matches_itself(shape, rule.selector))
+        self.adds = self.self_match if rule.selector.requirements else 0  # see counted_pods
         rows = np.flatnonzero(self.eligible)
         self.counts = _sums(self.ids[rows], self.on_node[rows], len(column.values))
         present = np.bincount(self.ids[rows], minlength=len(column.values)) > 0
@@ -187,9 +192,9 @@ class Domains:
 
     def place(self, row: int) -> None:
         """Counts a pod of the shape, if the constraint counts it."""
-        self.on_node[row] += self.self_match
+        self.on_node[row] += self.adds
         if self.eligible[row]:
-            self.counts[self.ids[row]] += self.self_match
+            self.counts[self.ids[row]] += self.adds
 
 
 class SoftSpread:
@@ -233,7 +238,7 @@ class SoftSpread:
         """Counts a pod, and values the nodes of its domains anew."""
         for place, domains in enumerate(self._constraints):
             domains.place(row)
-            if not domains.self_match or not self._parts:
+            if not domains.adds or not self._parts:
                 continue
             self._fresh = False
             rows = np.array([row]) if domains.key == HOSTNAME else np.flatnonzero(domains.ids == domains.ids[row])

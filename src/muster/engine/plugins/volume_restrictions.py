@@ -10,7 +10,7 @@ from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.claims import missing
 from muster.engine.model import Status
 from muster.engine.objects import PERSISTENT_VOLUME_CLAIM
-from muster.engine.profile import UNLIMITED
+from muster.engine.profile import UNLIMITED, Scaled
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.volumes import CLAIM, VolumeUse
@@ -61,6 +61,18 @@ class VolumeRestrictions:
         """A claim for one pod may be in use elsewhere."""
         return bool(self._exclusive(shape.usage.volumes, snapshot))
 
+    def acts(self, shape: Shape, snapshot: Snapshot) -> bool:
+        """It looks at every node."""
+        return True
+
+    def ceiling(self, shape: Shape, snapshot: Snapshot) -> Ints32:
+        """What is taken stays taken."""
+        return self.count(shape, snapshot)
+
+    def coupling(self, shape: Shape, snapshot: Snapshot) -> OnePod | None:
+        """A claim that is for one pod is for one of the shape."""
+        return OnePod(len(snapshot)) if self._exclusive(shape.usage.volumes, snapshot) else None
+
     def _conflicting(self, uses: tuple[VolumeUse, ...], snapshot: Snapshot) -> Bools:
         mask = np.zeros(len(snapshot), dtype=np.bool_)
         for use in uses:
@@ -82,3 +94,33 @@ class VolumeRestrictions:
     def _taken(self, uses: tuple[VolumeUse, ...], snapshot: Snapshot) -> bool:
         index = snapshot.table.index
         return any(node in index for use in self._exclusive(uses, snapshot) for node in snapshot.uses.nodes(use))
+
+
+class OnePod:
+    """Of all pods of the shape one is placed, since they share a claim that is for one pod."""
+
+    def __init__(self, size: int) -> None:
+        self._open = np.ones(size, dtype=np.bool_)
+
+    @property
+    def steady(self) -> bool:
+        """The first pod closes all nodes."""
+        return False
+
+    @property
+    def binding(self) -> bool:
+        """It is a rule about other pods."""
+        return True
+
+    def most(self, usable: Bools) -> int:
+        """One."""
+        return 1
+
+    def allowed(self) -> Bools | None:
+        return self._open
+
+    def scores(self, feasible: Bools, changed: bool) -> Scaled | None:
+        return None
+
+    def place(self, row: int) -> None:
+        self._open = np.zeros_like(self._open)
