@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import yaml
+from msgspec import Struct
 
 from muster.api.codec import JSON, Object, copy, copy_object, loads
 from muster.apiserver.context import Context
@@ -44,8 +44,7 @@ def go_bool(text: str) -> bool:
     return text in _TRUE
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(Struct, frozen=True):
     """A patch by its media type; `force` is apply's."""
 
     type: str
@@ -54,8 +53,7 @@ class Patch:
     manager: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOptions:
+class DeleteOptions(Struct, frozen=True):
     """What a DELETE asks for; None where it leaves the choice to the server."""
 
     grace_period_s: int | None = None
@@ -145,8 +143,7 @@ def repeated_fields(text: bytes) -> list[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Pairs:
+class _Pairs(Struct, frozen=True):
     """An object of a JSON text with all its fields, repeated ones too."""
 
     pairs: list[tuple[str, JSON]]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from muster.api.codec import Object, Objects
 from muster.apiserver.decoding import Types
@@ -14,8 +15,7 @@ from muster.apiserver.store.protocol import Store
 from muster.clock import rfc3339
 
 
-@dataclass(slots=True)
-class Notes:
+class Notes(Struct):
     """What one server remembers between requests to save work. `writes`: how often each storage was written;
     `kept`: values with the number of writes that they were made at."""
 
@@ -35,8 +35,7 @@ class Notes:
         return found[1]
 
 
-@dataclass(slots=True)
-class Context:
+class Context(Struct):
     """One request: the time, chance, options, who asks, and warnings to send along. `now` is in seconds.
 
     `manager`: who is to own the fields that are written; `tracks`: whether new objects note it. `entries`: the

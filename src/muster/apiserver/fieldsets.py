@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from muster.api.codec import JSON, Object
 from muster.apiserver.schema import Schema
@@ -188,8 +189,7 @@ def _descends(value: JSON, schema: Schema | None) -> bool:
     return is_open_map(value, schema) or (isinstance(value, list) and is_keyed(schema))
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """What a write did: paths that are gone, and paths that are new or have another value."""
 
     removed: FieldSet

@@ -6,10 +6,11 @@ No sockets here: `muster.apiserver.http` brings the requests, and tests may call
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import cast
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.codec import Object, dumps
 from muster.apiserver import protobuf
@@ -27,8 +28,7 @@ from muster.clock import Clock
 _INCLUDES = ("None", "Metadata", "Object")
 
 
-@dataclass(frozen=True, slots=True)
-class Streamed:
+class Streamed(Struct, frozen=True):
     """An accepted watch: the events in the form that was asked for. The receiver ends it with `events.aclose()`."""
 
     events: AsyncGenerator[WatchEvents, None]

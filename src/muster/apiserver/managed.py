@@ -8,7 +8,9 @@ Source: structured-merge-diff `merge/update.go`, apimachinery `pkg/util/managedf
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.codec import JSON, Object, Objects
 from muster.apiserver.applying import merged, problems, pruned
@@ -49,8 +51,7 @@ _SERVERS_OWN = {
 """Fields that nobody owns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(Struct, frozen=True):
     """Who writes: the manager's name, the version it speaks, through which sub-resource, when.
 
     `has_status`: the status belongs to the sub-resource alone. `metadata`: whether a write of the status may change
@@ -74,8 +75,7 @@ class Writer:
         return difference(fields, _SERVERS_OWN)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     """What one manager owns by one kind of write."""
 
     manager: str

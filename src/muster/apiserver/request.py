@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from muster.client.transport import Body, Query
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Struct, frozen=True):
     """Who asks."""
 
     name: str = "admin"
@@ -17,8 +17,7 @@ class User:
     uid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ApiRequest:
+class ApiRequest(Struct, frozen=True):
     """Method, path, query, headers (names in lower case) and body of one request.
 
     `typed_items`: items of lists carry their apiVersion and kind (real servers leave them out; inside the process they

@@ -7,8 +7,9 @@ entries are in `registry.table`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from muster.api.codec import JSON, Object
 from muster.api.jsonpath import Path
@@ -23,8 +24,7 @@ ToStored: TypeAlias = Callable[[Object, Object | None], Object]
 FromStored: TypeAlias = Callable[[Object], Object]
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
+class Conversion(Struct, frozen=True):
     """Between one version and the stored form. Neither function changes its arguments; parts may be shared.
 
     `to_stored(obj, old)`: `old` is the stored object that an update replaces; what this version cannot say is kept.
@@ -34,8 +34,7 @@ class Conversion:
     from_stored: FromStored
 
 
-@dataclass(frozen=True, slots=True)
-class ScalePaths:
+class ScalePaths(Struct, frozen=True):
     """Where an object keeps what its scale sub-resource shows."""
 
     spec: Path
@@ -43,8 +42,7 @@ class ScalePaths:
     selector: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Subresource:
+class Subresource(Struct, frozen=True):
     """`status`, `scale`, `binding` …: its own kind and verbs, as discovery shows them. `group` and `version` are
     those of that kind, "" where they are those of the resource. `scale`: of custom resources."""
 
@@ -56,8 +54,7 @@ class Subresource:
     scale: ScalePaths | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """One kind in one API version. `storage`: the prefix of its keys in the store, shared by its versions.
 
     `columns`: those of its table, None where they are registered by kind. `patch_types`: the media types of patches, ()
@@ -114,8 +111,7 @@ class Served:
         return f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """What a path names. `served` None: nothing of ours; then `group_version_known` tells an unknown resource of a
     known version from an unknown path. `is_watch`: the old form of a watch, `/api/v1/watch/…`."""
 

@@ -6,8 +6,9 @@ A handler gets a `Call` and returns the answer; it raises StatusError. Sources: 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from muster.api.codec import Object, copy_object
 from muster.apiserver import bodies, errors, scaling
@@ -22,8 +23,7 @@ from muster.apiserver.verbs import Verbs, kind_name, resource_name, shown_as
 from muster.client.transport import JSON_PATCH
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One request to a sub-resource of an object."""
 
     ctx: Context

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import key_of
@@ -23,8 +24,7 @@ logger = logging.getLogger(__name__)
 RETRY_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One object that appeared (`old` None), changed, or went away (`new` None)."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]

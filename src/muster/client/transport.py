@@ -7,8 +7,9 @@ Objects that come out of a transport are shared and must never be changed: copy 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 from muster.api.codec import Object
 
@@ -22,8 +23,7 @@ JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """What a server answered. `body` is an object (also a Status, a list or a Table), or bytes of another type."""
 
     status: int
@@ -31,8 +31,7 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(Struct, frozen=True):
     """One event of a watch; for BOOKMARK the object has only a resourceVersion, for ERROR it is a Status."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]

@@ -12,8 +12,9 @@ import asyncio
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from operator import attrgetter
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.apiserver.store.protocol import Compacted, Events, Page, RevisionConflict, StoreEvent
@@ -25,8 +26,7 @@ WINDOW_EVENTS = 10_000
 """How many writes of a collection can be watched again, and at most how far a watcher may fall behind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """An event, and the object as it was before (the event of a deletion shows that with another version)."""
 
     event: StoreEvent

@@ -8,14 +8,14 @@ with every reader: nobody changes them after `put`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 
 
-@dataclass(frozen=True, slots=True)
-class StoreEvent:
+class StoreEvent(Struct, frozen=True):
     """One write. `value` is None for a deletion, `previous` None for a creation; both carry their resourceVersion.
 
     For a deletion, `previous` is the last state, with the resourceVersion of the deletion.
@@ -27,8 +27,7 @@ class StoreEvent:
     previous: Object | None
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A part of a collection in key order. `next_key` is "" on the last page; `remaining` counts what follows."""
 
     items: list[Object]
