@@ -68,9 +68,7 @@ def request_of(instance: Instance) -> tuple[Snapshot, GroupRequest]:
         state.set_node(node)
     for name, pod in instance.running_objects():
         state.add_pod(f"default/{pod['metadata']['name']}", pod, name)
-    members = tuple(
-        Member(f"default/{pod['metadata']['name']}", state.shape_of(pod)) for pod in instance.pod_objects()
-    )
+    members = tuple(Member(f"default/{pod['metadata']['name']}", state.shape_of(pod)) for pod in instance.pod_objects())
     return state.snapshot(), GroupRequest("default/group", members, instance.min_count)
 
 

@@ -31,7 +31,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """Requests of RESOURCES, the pool it must be in or "", taint keys that it tolerates, the host port it wants or 0."""
+    """Requests of RESOURCES, the pool it must be in or "", taint keys it tolerates, the host port it wants or 0."""
 
     asks: tuple[int, ...]
     pool: str = ""
@@ -109,7 +109,7 @@ def _wrong_on(node: Node, pods: Sequence[Pod]) -> Iterator[str]:
 
 
 def best_set(instance: Instance) -> tuple[int, ...]:
-    """By trying everything: the positions of the most pods that fit, the first in order of such sets. Tiny ones only."""
+    """By trying everything, for tiny ones: the positions of the most pods that fit, the first of such sets in order."""
     number = len(instance.pods)
     reachable = {0}
     for node in instance.nodes:

@@ -12,11 +12,14 @@ from muster.engine.exact.master import Master, Relaxed
 from muster.engine.exact.pricing import Floats, price
 from muster.engine.exact.work import Budget
 
-_FEWEST_STATES, _WIDER, _MOST_STATES, _ALL_STATES = 8, 8, 4_096, 600_000
+_FEWEST_STATES, _NARROW_STATES = 8, 2_048
+_WIDER, _MOST_STATES, _ALL_STATES = 8, 4_096, 600_000
 _SLOW, _FEW = 0.1, 0.25
 """A round that closes less than this part of the gap was slow; one that finds patterns for fewer classes found few."""
 _WORK_PER_CALL = 4_000
 _EPSILON = 1e-6
+_LARGEST_DUAL = 64.0
+"""Larger ones are cut: sums of whole numbers must stay within 64 bits, and any weights and prices prove something."""
 
 
 @dataclass(slots=True)
@@ -34,7 +37,8 @@ def generate(master: Master, bounded: Bounded, cutoff: int, budget: Budget) -> R
     The search for patterns is narrow as long as that finds many, and gets wider as they get rare.
     """
     classes = master.problem.classes
-    states, most_states = _FEWEST_STATES, min(_MOST_STATES, max(_ALL_STATES // classes, _WIDER * _FEWEST_STATES))
+    states = narrow(classes)
+    most_states = min(_MOST_STATES, max(_ALL_STATES // classes, _WIDER * states))
     added, before = classes, -1.0
     while True:
         relaxed = relax(master, budget)
@@ -53,6 +57,11 @@ def generate(master: Master, bounded: Bounded, cutoff: int, budget: Budget) -> R
             return relaxed
 
 
+def narrow(classes: int) -> int:
+    """The states of a class that a narrow search keeps: as many as cost little more than the calls themselves."""
+    return max(_FEWEST_STATES, min(_NARROW_STATES // classes, _MOST_STATES // _WIDER))
+
+
 def relax(master: Master, budget: Budget) -> Relaxed:
     """The linear relaxation; its work is counted."""
     before = master.work
@@ -68,7 +77,7 @@ def add_patterns(master: Master, relaxed: Relaxed, caps: Ints, states: int, budg
     """
     problem = master.problem
     weights, prices = _units(relaxed.weights), _units(relaxed.prices)
-    table = np.maximum(pattern_weights(problem, weights, prices), 0)
+    table = pattern_weights(problem, weights, prices)
     known = np.maximum(master.patterns.heaviest(table), _units(relaxed.rents) if caps is not problem.caps else 0)
     priced = price(problem, table, known, caps, states)
     budget.spent += _WORK_PER_CALL + priced.work
@@ -79,6 +88,6 @@ def add_patterns(master: Master, relaxed: Relaxed, caps: Ints, states: int, budg
 
 
 def _units(duals: Floats) -> Ints:
-    """The duals in units, rounded down: any weights and prices prove something."""
-    units: Ints = np.floor(np.minimum(duals, 4.0) * UNIT).astype(np.int64)
+    """The duals in units, rounded down."""
+    units: Ints = np.floor(np.minimum(duals, _LARGEST_DUAL) * UNIT).astype(np.int64)
     return units

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from muster.engine.arrays import Ints
-from muster.engine.exact.columns import add_patterns, relax
+from muster.engine.exact.columns import add_patterns, narrow, relax
 from muster.engine.exact.master import Master, Relaxed
-from muster.engine.exact.problem import Problem, Use
+from muster.engine.exact.problem import Problem, Use, used_of
 from muster.engine.exact.work import Budget
 
 _ROUNDS = 3
-_STATES = 8
 _NEARLY_WHOLE = 0.7
 _EPSILON = 1e-6
 
@@ -20,27 +19,29 @@ def dive(master: Master, target: int, budget: Budget) -> tuple[Use, ...]:
     """A placement, worth `target` if the dive went well. The master is as before, but for new patterns."""
     left = _Left(master.problem)
     while left.is_any and not budget.is_used_up:
-        master.limit(left.demand, left.nodes)
+        master.limit(left.demand, left.nodes, left.mosts)
         relaxed = relax(master, budget)
         for _ in range(_ROUNDS):
             if left.value + relaxed.value > target - _EPSILON:
                 break
-            if not add_patterns(master, relaxed, left.caps, _STATES, budget)[0]:
+            if not add_patterns(master, relaxed, left.caps, narrow(master.problem.classes), budget)[0]:
                 break
             relaxed = relax(master, budget)
         if left.value + relaxed.value < target - 1 + _EPSILON or not left.fix(master, relaxed):
             break
-    master.limit(master.problem.demand, master.problem.nodes)
+    master.unlimit()
     return tuple(left.uses)
 
 
 class _Left:
-    """What is still to be placed, `demand` [G], and the nodes still empty, `nodes` [C]; and what was fixed."""
+    """What is still to be placed, `demand` [G], the nodes still empty, `nodes` [C], what is left of the limit of each
+    rule, `mosts`; and what was fixed."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.demand = problem.demand.copy()
         self.nodes = problem.nodes.copy()
+        self.mosts = np.array([row.most for row in problem.rows], dtype=np.int64)
         self.uses: list[Use] = []
 
     @property
@@ -78,19 +79,19 @@ class _Left:
         """Puts the pattern on so many nodes; `cut`: even if that is more than what is left to be placed."""
         at, counts = master.patterns.at[pattern], np.array(master.patterns.counts[pattern], dtype=np.int64)
         number = min(number, int(self.nodes[at]))
-        while number and not self._fits(counts * number):
+        while number and not (counts * number <= self.demand).all():
             if number == 1:
                 return cut and self._put(at, np.minimum(counts, self.demand), 1)
             number -= 1
         return number > 0 and self._put(at, counts, number)
 
-    def _fits(self, counts: Ints) -> bool:
-        return bool((counts <= self.demand).all())
-
     def _put(self, at: int, counts: Ints, number: int) -> bool:
-        if not counts.any():
+        use = Use(at, tuple(counts.tolist()), number)
+        used = used_of(self.problem, use)
+        if not counts.any() or (used > np.maximum(self.mosts, 0)).any():
             return False
         self.demand = self.demand - number * counts
         self.nodes[at] -= number
-        self.uses.append(Use(at, tuple(counts.tolist()), number))
+        self.mosts = self.mosts - used
+        self.uses.append(use)
         return True

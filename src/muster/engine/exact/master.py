@@ -140,17 +140,22 @@ class Master:
         )
         self._columns = len(patterns.at)
 
-    def limit(self, demand: Ints, nodes: Ints) -> None:
-        """Leaves only so many pods of each shape and nodes of each class; the most that there are restores all."""
+    def limit(self, demand: Ints, nodes: Ints, mosts: Ints) -> None:
+        """Leaves only so many pods of each shape, nodes of each class, and so much of the limit of each rule."""
         shapes = self.problem.shapes
         first = np.maximum(self.problem.first - (self.problem.demand - demand), 0)
         upper = np.concatenate([first, demand - first]).astype(np.float64)
         columns = np.arange(2 * shapes, dtype=np.int32)
         self._highs.changeColsBounds(2 * shapes, columns, np.zeros(2 * shapes), upper)
-        rows = np.arange(shapes, shapes + self.problem.classes, dtype=np.int32)
-        lower = np.full(len(rows), -highspy.kHighsInf)
+        bounds = np.concatenate([nodes, mosts]).astype(np.float64)
+        rows = np.arange(shapes, shapes + len(bounds), dtype=np.int32)
         change = self._highs.changeRowsBounds  # type: ignore[attr-defined]  # missing in the stubs
-        change(len(rows), rows, lower, nodes.astype(np.float64))
+        change(len(rows), rows, np.full(len(rows), -highspy.kHighsInf), bounds)
+
+    def unlimit(self) -> None:
+        """Leaves everything that there is."""
+        mosts = np.array([row.most for row in self.problem.rows], dtype=np.int64)
+        self.limit(self.problem.demand, self.problem.nodes, mosts)
 
     def relax(self) -> Relaxed:
         """Solves the linear relaxation from the last basis."""

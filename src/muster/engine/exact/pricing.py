@@ -125,10 +125,10 @@ class _Promises:
 class _Search:
     """Everything a level needs, for each class and level, where level l decides shape `order[l]`.
 
-    `scale`: bounds are in units of 1/scale. `requests` [L, R]. `weights` and `most` [L, C]: of the shape, and at most
-    so many. `multipliers` [K, R, C]: the u of each class. `gains` [L, K, C]: scale · w - u · request. `slack`
-    [L + 1, K, C]: the sums over the shapes still open of cap · max(0, gain). `usable` for each level and resource: what
-    can be used of so much by the shapes still open, or None where that is not known.
+    Shapes that fit nowhere have no level. `scale`: bounds are in units of 1/scale. `requests` [L, R]. `weights` and
+    `most` [L, C]: of the shape, and at most so many. `multipliers` [K, R, C]: the u of each class. `gains` [L, K, C]:
+    scale · w - u · request. `slack` [L + 1, K, C]: the sums over the shapes still open of cap · max(0, gain). `usable`
+    for each level and resource: what can be used of so much by the shapes still open, or None where it is not known.
     """
 
     scale: int
@@ -148,6 +148,7 @@ class _Search:
         scale = _scale(weights, caps)
         multipliers = _multipliers(problem, weights, caps, scale).transpose(1, 2, 0)  # [K, R, C]
         order = _order(problem)
+        order = order[caps.max(axis=0, initial=0)[order] > 0]
         requests, weights, most = problem.requests[order], weights.T[order], caps.T[order]
         gains = scale * weights[:, None, :] - np.einsum("lr,krc->lkc", requests, multipliers)
         slack = np.zeros((len(order) + 1, *gains.shape[1:]), dtype=np.int64)
@@ -157,10 +158,10 @@ class _Search:
 
     def fill_greedily(self, best: _Best) -> None:
         """Offers the patterns that take as many as fit of the densest shape, then of the next, and so on."""
-        levels, classes = self.weights.shape
+        levels, classes = len(self.weights), len(self.free[0])
         for skip in range(min(2, levels)):
             free, value = self.free.copy(), np.zeros(classes, dtype=np.int64)
-            counts = np.zeros((classes, levels), dtype=np.int64)
+            counts = np.zeros_like(best.counts)
             for level in (*range(skip, levels), *range(skip)):
                 most = np.minimum(self.most[level], self._times(level, free))
                 free -= most * self.requests[level][:, None]
@@ -186,7 +187,7 @@ class _Search:
 
     def _finish(self, states: _States, best: _Best) -> None:
         better = states.picked(np.flatnonzero(states.value > best.values[states.at]))
-        counts = np.zeros((len(better.at), len(better.counts)), dtype=np.int64)
+        counts = np.zeros((len(better.at), best.counts.shape[1]), dtype=np.int64)
         counts[:, self.order] = better.counts.T
         best.offer(better.at, better.value, counts)
 

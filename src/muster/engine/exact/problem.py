@@ -100,6 +100,23 @@ class Use:
     nodes: int
 
 
+def used_of(problem: Problem, use: Use) -> Ints:
+    """int64[number of rows]: what the use takes of each rule's limit."""
+    weighed = [use.nodes * _weighed(row, use) for row in problem.rows]
+    return np.array(weighed, dtype=np.int64)
+
+
+def keeps_rows(problem: Problem, uses: tuple[Use, ...]) -> bool:
+    """Whether the placement keeps the rules over domains."""
+    return all(sum(use.nodes * _weighed(row, use) for use in uses) <= row.most for row in problem.rows)
+
+
+def _weighed(row: Row, use: Use) -> int:
+    if use.at not in row.classes:
+        return 0
+    return sum(weight * count for weight, count in zip(row.weights, use.counts, strict=True))
+
+
 def placed_by(problem: Problem, uses: tuple[Use, ...]) -> Ints:
     """int64[G]: how many pods of each shape the uses place, never more than there are."""
     total = np.zeros(problem.shapes, dtype=np.int64)

@@ -16,7 +16,7 @@ from muster.engine.exact.columns import Bounded, generate
 from muster.engine.exact.dive import dive
 from muster.engine.exact.master import Master, Patterns, Relaxed, worth
 from muster.engine.exact.pricing import Floats
-from muster.engine.exact.problem import Problem, Use
+from muster.engine.exact.problem import Problem, Use, keeps_rows
 from muster.engine.exact.work import Budget
 
 _MIP_PATTERNS = 4_000
@@ -83,7 +83,7 @@ class _Search:
         """Takes the placement if it is better than the best."""
         original = tuple(Use(self.origins[use.at], use.counts, use.nodes) for use in uses)
         value = worth(self.problem, original)
-        if value > self.value:
+        if value > self.value and keeps_rows(self.problem, original):
             self.uses, self.value = original, value
 
     def round_off(self, master: Master, target: int) -> None:
