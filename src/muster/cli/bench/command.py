@@ -21,6 +21,7 @@ from muster.cli.output import emit, error_console
 
 BENCHES = {
     "gangs": "engine time of homogeneous gangs",
+    "exact": "mixed groups: placed, proved or undecided, beside first-fit-decreasing and one greedy pass",
     "startup": "`muster up`: start to ready",
     "throughput": "pods created over HTTP until they are bound",
     "restart": "`muster up` on a full data directory: start to the first decision",
@@ -45,7 +46,7 @@ def bench(
     Parameters
     ----------
     names
-        What to measure: gangs, startup, throughput, restart, demo. Everything if none is named.
+        What to measure: gangs, exact, startup, throughput, restart, demo. Everything if none is named.
     output
         How to print the figures.
     write
