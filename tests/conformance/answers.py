@@ -14,6 +14,7 @@ _AGE = re.compile(r"(\d+[smhdy])+|<unknown>")
 _IP = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _RANDOM = re.compile(r"(?<=-)[bcdfghjklmnpqrstvwxz2456789]{5,10}(?=-|\b)")
+_NODE_PORT = re.compile(r"(?<=\d:)3[0-2]\d{3}(?=/)")
 _CURRENT = re.compile(r"(resource version: \d+, current: )\d+")
 
 _OWN = frozenset(
@@ -83,6 +84,7 @@ def _text(text: str, key: str) -> str:
             return "<age>"
         if _IP.fullmatch(text):
             return "<ip>"
+        text = _NODE_PORT.sub("<chosen>", text)
     if "\n" in text and "resourceVersion:" in text:
         text = "\n".join(line for line in text.splitlines() if not line.strip().startswith(_YAML_OWN))
     return _RANDOM.sub("<random>", _UID.sub("<uid>", _CURRENT.sub(r"\1<n>", text)))

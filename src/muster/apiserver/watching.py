@@ -92,7 +92,7 @@ class Watcher:
         """The batches, an empty one whenever a bookmark is due, until the watch's time is over."""
         loop = asyncio.get_running_loop()
         end_s = self._clock.now() + self._timeout_s if self._timeout_s else None
-        last_s = _last_mark(self._clock.now(), end_s)
+        last_s = _last_mark(end_s)
         mark_s = _next_mark(self._clock.now(), self._interval_s, last_s)
         reading: asyncio.Task[Events] | None = None
         timer: asyncio.Task[None] | None = None
@@ -167,9 +167,9 @@ def _next_mark(now: float, interval_s: float, last_s: float | None) -> float | N
     return last_s if now < last_s else None
 
 
-def _last_mark(now: float, end_s: float | None) -> float | None:
-    """The moment of the last bookmark: shortly before the watch ends."""
-    return max(end_s - LAST_BOOKMARK_S, (now + end_s) / 2) if end_s is not None else None
+def _last_mark(end_s: float | None) -> float | None:
+    """The moment of the last bookmark: shortly before the watch ends. (A very short watch gets none.)"""
+    return end_s - LAST_BOOKMARK_S if end_s is not None else None
 
 
 class _Ended(Exception):

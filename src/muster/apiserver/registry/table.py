@@ -16,6 +16,7 @@ from muster.apiserver.registry.priority import PriorityClassStrategy
 from muster.apiserver.registry.quotas import LimitRangeStrategy, ResourceQuotaStrategy
 from muster.apiserver.registry.scheduling import CompositePodGroupStrategy, PodGroupStrategy
 from muster.apiserver.registry.services import ServiceStrategy
+from muster.apiserver.registry.slices import SliceStrategy
 from muster.apiserver.registry.stored import ROWS
 from muster.apiserver.registry.strategy import Strategy
 from muster.apiserver.registry.workloads import FirstWorkloadStrategy, WorkloadStrategy
@@ -163,12 +164,12 @@ def _batch() -> list[Served]:
 
 
 def _resource() -> list[Served]:
-    group, counted = "resource.k8s.io", devices.CountedStrategy()
+    group = "resource.k8s.io"
     return [
-        _served(group, "v1", "deviceclasses", "DeviceClass", counted, namespaced=False),
+        _served(group, "v1", "deviceclasses", "DeviceClass", devices.DeviceClassStrategy(), namespaced=False),
         _served(group, "v1", "resourceclaims", "ResourceClaim", devices.ClaimStrategy(), status=True),
         _served(group, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", devices.ClaimTemplateStrategy()),
-        _served(group, "v1", "resourceslices", "ResourceSlice", counted, namespaced=False),
+        _served(group, "v1", "resourceslices", "ResourceSlice", SliceStrategy(), namespaced=False),
     ]
 
 
