@@ -32,7 +32,7 @@ conformance: $(STAMP)
 	$(BIN)/python tests/conformance/run.py tests/conformance/data/*.jsonl.gz
 
 test-real: $(STAMP)
-	hack/build-kube $(ASSETS) $(KUBE)
+	$(if $(KUBEBUILDER_ASSETS),,hack/build-kube $(ASSETS) $(KUBE))
 	KUBEBUILDER_ASSETS=$(ASSETS) MUSTER_REAL=1 $(BIN)/pytest tests/real
 
 $(STAMP): pyproject.toml constraints.txt

@@ -64,6 +64,17 @@ def list_objects(store: Store, served: Served, namespace: str, request: ApiReque
     }
 
 
+def list_computed(store: Store, served: Served, computed: Objects, request: ApiRequest) -> Object:
+    """The list object of objects that nobody stores. Raises StatusError (400)."""
+    tests = predicates(served, request)
+    return {
+        "kind": f"{served.resource.kind}List",
+        "apiVersion": served.resource.api_version,
+        "metadata": {"resourceVersion": str(store.revision)},
+        "items": [obj for obj in computed if all(test(obj) for test in tests)],
+    }
+
+
 def _untyped(obj: Object) -> Object:
     return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
 

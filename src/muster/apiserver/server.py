@@ -147,7 +147,7 @@ class ApiServer:
                 return verbs.delete_collection(ctx, served, namespace, request, options)
         raise method_not_allowed()
 
-    def _bind(self, ctx: Context, request: ApiRequest, route: Route) -> Object:
+    def _bind(self, ctx: Context, request: ApiRequest, route: Route) -> JSON:
         """POST to the collection of bindings: the old way to bind a pod."""
         if request.method != "POST" or route.name:
             raise method_not_allowed()
@@ -158,7 +158,7 @@ class ApiServer:
         assert handler is not None
         return handler(Call(ctx, self._verbs, pods, route.namespace, name, request))
 
-    def _subresource(self, ctx: Context, request: ApiRequest, route: Route, served: Served) -> Object:
+    def _subresource(self, ctx: Context, request: ApiRequest, route: Route, served: Served) -> JSON:
         handler = handler_of(served, route.subresource)
         if handler is None:
             raise failure(404, "NotFound", "the server could not find the requested resource", {})

@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from muster.api.codec import Object, copy_object
+from muster.api.codec import JSON, Object, copy_object
 from muster.apiserver import bodies, errors, scaling
 from muster.apiserver.context import Context
 from muster.apiserver.patching import patched
-from muster.apiserver.registry import binding, budgets, reviews
+from muster.apiserver.registry import binding, budgets, processes, reviews
 from muster.apiserver.registry import resize as resizing
 from muster.apiserver.registry.poddefaults import default_container
 from muster.apiserver.request import ApiRequest
@@ -38,7 +38,7 @@ class Call(Struct, frozen=True):
         return self.verbs.stored(self.served, self.namespace, self.name)
 
 
-Handler: TypeAlias = Callable[[Call], Object]
+Handler: TypeAlias = Callable[[Call], JSON]
 
 
 def status(call: Call) -> Object:
@@ -177,7 +177,24 @@ def token(call: Call) -> Object:
     return reviews.issued(stored, bodies.read_any(call.request, "TokenRequest"), call.ctx)
 
 
+def log(call: Call) -> JSON:
+    """GET of a pod's log, as text."""
+    if call.request.method != "GET":
+        raise errors.method_not_allowed()
+    return processes.log(call.stored(), call.request.parameter("container"))
+
+
+def process(call: Call) -> Object:
+    """What needs a process of the pod."""
+    raise processes.no_process(call.stored(), call.request.path.split("/")[7])
+
+
 _HANDLERS: dict[str, Handler] = {
+    "attach": process,
+    "exec": process,
+    "log": log,
+    "portforward": process,
+    "proxy": process,
     "status": status,
     "token": token,
     "binding": bind,

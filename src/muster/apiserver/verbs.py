@@ -69,9 +69,18 @@ class Verbs:
         return obj
 
     def get(self, ctx: Context, served: Served, namespace: str, name: str) -> Object:
+        computed = served.strategy.computed(ctx, namespace)
+        if computed is not None:
+            found = next((obj for obj in computed if obj["metadata"]["name"] == name), None)
+            if found is None:
+                raise errors.not_found(resource_name(served), name)
+            return found
         return shown_as(served, self.stored(served, namespace, name))
 
     def list(self, ctx: Context, served: Served, namespace: str, request: ApiRequest) -> Object:
+        computed = served.strategy.computed(ctx, namespace)
+        if computed is not None:
+            return listing.list_computed(self.store, served, computed, request)
         return listing.list_objects(self.store, served, namespace, request)
 
     def create(self, ctx: Context, served: Served, namespace: str, obj: Object) -> Object:

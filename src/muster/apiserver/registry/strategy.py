@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from muster.api.codec import Object
+from muster.api.codec import Object, Objects
 from muster.apiserver.context import Context
 from muster.apiserver.fields import FieldError, subdomain_problems
 
@@ -50,6 +50,10 @@ class Strategy:
     def answer(self, obj: Object, ctx: Context) -> Object:
         """The answer to a valid question of a kind that is not stored."""
         return obj
+
+    def computed(self, ctx: Context, namespace: str) -> Objects | None:
+        """All objects of a kind that nobody stores, of one namespace or ("") of all; None if the kind is stored."""
+        return None
 
     def admit_create(self, obj: Object, ctx: Context) -> None:
         """Complete a new object from others, before `prepare_create`. Raises StatusError to refuse it."""

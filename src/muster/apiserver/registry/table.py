@@ -19,11 +19,21 @@ from muster.apiserver.registry.services import ServiceStrategy
 from muster.apiserver.registry.slices import SliceStrategy
 from muster.apiserver.registry.stored import ROWS
 from muster.apiserver.registry.strategy import Strategy
+from muster.apiserver.registry.usage import NodeUsageStrategy, PodUsageStrategy
 from muster.apiserver.registry.workloads import FirstWorkloadStrategy, WorkloadStrategy
 from muster.apiserver.resources import ALL_VERBS, Conversion, ResourceTable, Served, Subresource
 
 STATUS = "status"
 _SCALE = Subresource("scale", "Scale", group="autoscaling", version="v1")
+
+
+_PROCESSES = (
+    Subresource("attach", "PodAttachOptions", ("create", "get")),
+    Subresource("exec", "PodExecOptions", ("create", "get")),
+    Subresource("log", "Pod", ("get",)),
+    Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
+    Subresource("proxy", "PodProxyOptions", ("create", "delete", "get", "patch", "update")),
+)
 
 
 def _served(
@@ -111,7 +121,7 @@ def _core() -> list[Served]:
             PodStrategy(),
             short="po",
             categories="all",
-            subresources=(binding, ephemeral, eviction, Subresource("resize", "Pod")),
+            subresources=(binding, ephemeral, eviction, Subresource("resize", "Pod"), *_PROCESSES),
             status=True,
         ),
         _served(
@@ -246,6 +256,15 @@ _SCHEDULING_VERSIONS = {
 }
 
 
+def _metrics(options: ServerOptions) -> list[Served]:
+    """What a metrics server adds to a cluster; no release brings it along."""
+    if options.emulate is not None:
+        return []
+    group, version, verbs = "metrics.k8s.io", "v1beta1", ("get", "list")
+    nodes = _served(group, version, "nodes", "NodeMetrics", NodeUsageStrategy(), namespaced=False, verbs=verbs)
+    return [nodes, _served(group, version, "pods", "PodMetrics", PodUsageStrategy(), verbs=verbs)]
+
+
 def _scheduling(options: ServerOptions) -> list[Served]:
     group = "scheduling.k8s.io"
     entries = [
@@ -284,5 +303,15 @@ def _conversion(version: str) -> Conversion | None:
 def resource_table(options: ServerOptions) -> ResourceTable:
     """The table that a server with these options serves."""
     return ResourceTable(
-        (*_core(), *_apps(), *_batch(), *_resource(), *_others(), *_reviews(), *_scheduling(options), *_stored())
+        (
+            *_core(),
+            *_apps(),
+            *_batch(),
+            *_resource(),
+            *_others(),
+            *_reviews(),
+            *_scheduling(options),
+            *_stored(),
+            *_metrics(options),
+        )
     )
