@@ -108,6 +108,20 @@ def test_pods_of_many_shapes_that_take_turns_cost_a_pass_a_shape(monkeypatch: py
     assert passes == 5
 
 
+def test_strict_order_stops_after_some_passes_and_goes_on_where_it_stopped() -> None:
+    core = SchedulerCore(SchedulerOptions(passes=4))
+    core.cache.apply_nodes(added(make_node(cpu="3")))
+    pods = [make_pod(f"p{index}", cpu=("900m", "100m")[index % 2], priority=int(index < 8)) for index in range(10)]
+    core.cache.apply_pods(added(*pods))
+    core.settle(0.0)
+    first = [verdict.ask.entity for verdict in core.decide(0.0)]
+    assert first == [f"pod:default/p{index}" for index in range(4)]
+    rest = [verdict.ask.entity for _ in range(3) for verdict in core.decide(0.0)]
+    assert rest[:6] == [f"pod:default/p{index}" for index in (4, 5, 6, 7, 8, 9)]
+    nodes = {key for key, record in core.cache.pods.items() if record.node}
+    assert nodes == {f"default/p{index}" for index in range(6)}
+
+
 def test_a_verdict_leaves_nothing_assumed_for_a_gang_that_does_not_fit() -> None:
     core = core_with(make_node(gpu=3))
     core.cache.apply_pod_groups(added(make_group("a", min_count=4)))

@@ -119,9 +119,15 @@ class SchedulerCore:
     def decide(self, now: float) -> list[Verdict]:
         """Try the entities that are next; placements are assumed, everything else is back in the queue."""
         result: list[Verdict] = []
-        asks = self._next_asks(now, result)
-        for segment in segments(asks):
-            result += self._decide_segment(segment, now)
+        left: list[Ask] = []
+        for segment in segments(self._next_asks(now, result)):
+            if not left:
+                decided, left = self._decide_segment(segment, now)
+                result += decided
+            else:
+                left += segment
+        for ask in left:
+            self.queue.put_back(ask.entity, now)
         return result
 
     def take_apart(self) -> list[Apart]:
@@ -319,10 +325,11 @@ class SchedulerCore:
             return None
         return replace(ask, has_room_kept=True) if entity in self.preemptions else ask
 
-    def _decide_segment(self, segment: list[Ask], now: float) -> list[Verdict]:
+    def _decide_segment(self, segment: list[Ask], now: float) -> tuple[list[Verdict], list[Ask]]:
         """Plain pods of one priority in one pass a shape, if all of them get a node: then their order does not matter.
 
-        Else in strict order, so that the same pods are left over as one by one.
+        Else in strict order, so that the same pods are left over as one by one; what would take too many passes is
+        left for the next time (returned).
         """
         in_order = runs(segment)
         open_ = [ask for ask in segment if ask.signature not in self._refused]
@@ -336,9 +343,9 @@ class SchedulerCore:
                         self._carry_out(verdict, now)
                         result.append(verdict)
                 in_order = runs(ask for ask in segment if ask.signature in self._refused)
-        for run in in_order:
+        for run in in_order[: self.options.passes]:
             result += self._decide_run(run, now)
-        return result
+        return result, [ask for run in in_order[self.options.passes :] for ask in run]
 
     def _decide_run(self, run: list[Ask], now: float, answer: Answer | Exception | None = None) -> list[Verdict]:
         """Decide and carry out. `answer`: what was found beside the loop."""
