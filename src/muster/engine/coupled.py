@@ -7,13 +7,16 @@ keep counts by domain, and takes the best node.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from muster.engine.arrays import Bools, Ints
-from muster.engine.profile import Coupling, Normalisation, Profile, ScorePlugin, check_scores, is_coupled
+from muster.engine.profile import Coupling, Feasible, Normalisation, Profile, ScorePlugin, check_scores, is_coupled
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
+
+_INFEASIBLE = -(2**62)
 
 
 def fill_coupled(
@@ -23,26 +26,32 @@ def fill_coupled(
     received = np.zeros(len(snapshot), dtype=np.int64)
     room = np.minimum(profile.ceiling(shape, snapshot), number)
     reserved = _reserved(profile, snapshot, shape)
+    if reserved is not None:
+        room[~reserved] = 0
     scores = _Scores(profile, snapshot, shape, room > 0)
-    feasible = np.zeros(0, dtype=np.bool_)
+    feasible: Feasible | None = None
     for _ in range(number):
-        allowed = room > received
-        for coupling, _ in couplings:
-            mask = coupling.allowed()
-            if mask is not None:
-                allowed &= mask
-        if reserved is not None:
-            allowed &= reserved
-        changed = not np.array_equal(allowed, feasible)
-        feasible = allowed
-        row = scores.best(feasible, changed, couplings)
-        if row < 0:
+        feasible = _feasible(room > 0, couplings, feasible)
+        if not len(feasible.rows):
             break
+        row = scores.best(feasible, couplings)
         received[row] += 1
+        room[row] -= 1
         scores.place(row)
         for coupling, _ in couplings:
             coupling.place(row)
     return received
+
+
+def _feasible(open_: Bools, couplings: Sequence[tuple[Coupling, int]], before: Feasible | None) -> Feasible:
+    """The nodes that all rules let the next pod use."""
+    for coupling, _ in couplings:
+        mask = coupling.allowed()
+        if mask is not None:
+            open_ &= mask
+    if before is not None and np.array_equal(open_, before.mask):
+        return before if not before.changed else replace(before, changed=False)
+    return Feasible(open_, np.flatnonzero(open_))
 
 
 def _reserved(profile: Profile, snapshot: Snapshot, shape: Shape) -> Bools | None:
@@ -80,28 +89,26 @@ class _Scores:
                 self._add_static(plugin, weighted.weight, plugin.score(shape, snapshot, self._rows, first))
         self._columns: list[Ints] = []
         self._total = self._column(1).copy()
-        self._normalised = np.zeros(len(snapshot), dtype=np.int64)
+        self._extra = np.zeros(len(snapshot), dtype=np.int64)  # normalised scores, and what keeps the infeasible out
+        self._base = self._total
 
-    def best(self, feasible: Bools, changed: bool, couplings: Sequence[tuple[Coupling, int]]) -> int:
-        """The row of the best feasible node, the first at a tie; -1 if there is none."""
-        if changed:
-            rows = np.flatnonzero(feasible)
-            if not len(rows):
-                return -1
-            check_scores(self._profile, self._shape, len(rows))
-            self._normalise(rows)
-        total = self._total + self._normalised
+    def best(self, feasible: Feasible, couplings: Sequence[tuple[Coupling, int]]) -> int:
+        """The row of the best feasible node, the first at a tie; there must be one."""
+        if feasible.changed:
+            check_scores(self._profile, self._shape, len(feasible.rows))
+            self._normalise(feasible)
+        total = self._base
         for coupling, weight in couplings:
-            scaled = coupling.scores(feasible, changed) if weight else None
+            scaled = coupling.scores(feasible) if weight else None
             if scaled is not None:
-                total += weight * scaled.scores
-        total[~feasible] = -1
+                total = total + weight * scaled.scores
         return int(total.argmax())
 
     def place(self, row: int) -> None:
         """Counts a pod on the node."""
         self._received[row] = self._received.get(row, 0) + 1
         self._total[row] = self._column(self._received[row] + 1)[row]
+        self._base[row] = self._total[row] + self._extra[row]
 
     def _add_static(self, plugin: ScorePlugin, weight: int, raw: Ints) -> None:
         """Scores that only depend on the node: added once for all if no normalisation can change them."""
@@ -115,12 +122,13 @@ class _Scores:
         elif len(raw):
             self._scaled.append((plugin.normalisation, weight, whole))
 
-    def _normalise(self, rows: Ints) -> None:
-        if not self._scaled:
-            return
-        self._normalised = np.zeros(len(self._snapshot), dtype=np.int64)
+    def _normalise(self, feasible: Feasible) -> None:
+        self._extra = np.full(len(self._snapshot), _INFEASIBLE, dtype=np.int64)
+        self._extra[feasible.rows] = 0
         for normalisation, weight, raw in self._scaled:
-            self._normalised[rows] += weight * normalisation.scale(raw[rows], int(raw[rows].max()))
+            values = raw[feasible.rows]
+            self._extra[feasible.rows] += weight * normalisation.scale(values, int(values.max()))
+        self._base = self._total + self._extra
 
     def _column(self, k: int) -> Ints:
         """int64[N]: the local scores of every candidate when it would receive its k-th pod; made when first needed."""

@@ -11,7 +11,7 @@ import numpy as np
 from muster.engine.arrays import Ints
 from muster.engine.diagnose import node_statuses, shape_verdict
 from muster.engine.model import Status
-from muster.engine.profile import Profile, SkippingPlugin, Weighted, is_coupled, score_error
+from muster.engine.profile import Profile, SkippingPlugin, Weighted, feasible_rows, is_coupled, score_error
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -59,9 +59,7 @@ def _scores(weighted: Weighted, snapshot: Snapshot, shape: Shape, rows: Ints) ->
     plugin = weighted.plugin
     if is_coupled(plugin):
         coupling = plugin.coupling(shape, snapshot)
-        feasible = np.zeros(len(snapshot), dtype=np.bool_)
-        feasible[rows] = True
-        scaled = None if coupling is None else coupling.scores(feasible, True)
+        scaled = None if coupling is None else coupling.scores(feasible_rows(rows, len(snapshot)))
         return None if scaled is None else scaled.scores[rows]
     if isinstance(plugin, SkippingPlugin) and plugin.skips(shape):
         return None

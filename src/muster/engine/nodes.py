@@ -70,6 +70,16 @@ class LabelColumn:
 
     ids: Ints32
     values: dict[str, int]
+    _rows: dict[int, slice | Ints] = field(default_factory=dict, repr=False, compare=False)
+
+    def rows_of(self, value: int) -> slice | Ints:
+        """The rows of the nodes with the value of this id: a slice where they are neighbours."""
+        rows = self._rows.get(value)
+        if rows is None:
+            found = np.flatnonzero(self.ids == value)
+            together = len(found) > 0 and int(found[-1] - found[0]) + 1 == len(found)
+            rows = self._rows[value] = slice(int(found[0]), int(found[-1]) + 1) if together else found
+        return rows
 
     def accepted(self, requirement: Requirement) -> Bools:
         """bool[N]: whether each node's value satisfies the requirement; the rule is applied once a distinct value."""

@@ -115,14 +115,31 @@ class Coupling(Protocol):
     def allowed(self) -> Bools | None:
         """bool[N]: nodes that the rule lets the next pod use; None for all. Valid until the next `place`."""
 
-    def scores(self, feasible: Bools, changed: bool) -> Scaled | None:
-        """The scores of the nodes of `feasible` for the next pod; None if the rule does not score this shape.
-
-        `changed`: whether `feasible` may be another set than in the call before.
-        """
+    def scores(self, feasible: Feasible) -> Scaled | None:
+        """The scores of the feasible nodes for the next pod; None if the rule does not score this shape."""
 
     def place(self, row: int) -> None:
         """Counts a pod of the shape on that node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feasible:
+    """The nodes that a pod may use, as bool[N] and as rows. `changed`: they may be others than at the last question."""
+
+    mask: Bools
+    rows: Ints
+    changed: bool = True
+
+    def of(self, values: Ints) -> Ints:
+        """The values of the feasible nodes."""
+        return values if len(self.rows) == len(values) else values[self.rows]
+
+
+def feasible_rows(rows: Ints, size: int) -> Feasible:
+    """These rows of `size` nodes."""
+    mask = np.zeros(size, dtype=np.bool_)
+    mask[rows] = True
+    return Feasible(mask, rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.arrays import Ints
-from muster.engine.profile import CoupledPlugin, Normalisation, Profile, ScorePlugin, is_coupled
+from muster.engine.profile import CoupledPlugin, Normalisation, Profile, ScorePlugin, feasible_rows, is_coupled
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -49,9 +49,7 @@ class Scorer:
     def _coupled(self, plugin: CoupledPlugin, rows: Ints) -> Ints:
         """The scores of a rule that couples nodes but that the pods of this shape leave as it is."""
         coupling = plugin.coupling(self._shape, self._snapshot)
-        feasible = np.zeros(len(self._snapshot), dtype=np.bool_)
-        feasible[rows] = True
-        scaled = None if coupling is None else coupling.scores(feasible, True)
+        scaled = None if coupling is None else coupling.scores(feasible_rows(rows, len(self._snapshot)))
         if scaled is None:
             return np.zeros(len(rows), dtype=np.int64)
         raw = scaled.raw[rows]

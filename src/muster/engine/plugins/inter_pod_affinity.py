@@ -12,7 +12,7 @@ from muster.engine.identity import Identity, PodTerm
 from muster.engine.model import Status
 from muster.engine.nodes import NodeTable
 from muster.engine.objects import ObjectStore
-from muster.engine.profile import MAX_NODE_SCORE, UNLIMITED, Scaled, noted
+from muster.engine.profile import MAX_NODE_SCORE, UNLIMITED, Feasible, Scaled, noted
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -172,7 +172,7 @@ class Affinity:
             mask &= ~pairs.positive()
         return mask
 
-    def scores(self, feasible: Bools, changed: bool) -> Scaled | None:
+    def scores(self, feasible: Feasible) -> Scaled | None:
         return self._score.scores(feasible) if self._score.matters else None
 
     def place(self, row: int) -> None:
@@ -248,15 +248,14 @@ class _AffinityScore:
         self._self = list(self._contributions(identity))
         self.moves = bool(self._self)
 
-    def scores(self, feasible: Bools) -> Scaled:
+    def scores(self, feasible: Feasible) -> Scaled:
         """From 0 for the least sum to 100 for the largest; all 0 while nothing contributes."""
-        scores = np.zeros(len(self._raw), dtype=np.int64)
-        values = self._raw[feasible]
-        if self.matters and len(values):
-            least, most = int(values.min()), int(values.max())
-            if most > least:
-                scores[feasible] = (float(MAX_NODE_SCORE) * ((values - least) / float(most - least))).astype(np.int64)
-        return Scaled(scores, self._raw)
+        values = feasible.of(self._raw)
+        least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+        if not self.matters or most == least:
+            return Scaled(np.zeros(len(self._raw), dtype=np.int64), self._raw)
+        shares = (self._raw - least) / float(most - least)
+        return Scaled((float(MAX_NODE_SCORE) * shares).astype(np.int64), self._raw)
 
     def place(self, row: int) -> None:
         """Counts a pod of the shape for the next one."""
@@ -306,6 +305,7 @@ class Pairs:
 
     def __init__(self, table: NodeTable, key: str) -> None:
         column = table.column(key)
+        self._column = column
         self.ids = column.ids
         self.sums: Ints = np.zeros(len(column.values), dtype=np.int64)
         self.any = False
@@ -337,10 +337,9 @@ class Pairs:
         found: Ints = np.append(self.sums, 0)[self.ids]
         return found
 
-    def same_domain(self, row: int) -> Bools:
-        """bool[N]: nodes that share the value of this one."""
-        same: Bools = self.ids == self.ids[row]
-        return same
+    def same_domain(self, row: int) -> slice | Ints:
+        """The rows of the nodes that share the value of this one."""
+        return self._column.rows_of(int(self.ids[row]))
 
 
 def own_term_matches(term: PodTerm, other: Identity, objects: ObjectStore) -> bool:

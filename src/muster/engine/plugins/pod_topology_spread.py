@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.model import Status
 from muster.engine.plugins.node_affinity import matching
 from muster.engine.plugins.taint_toleration import tolerated
-from muster.engine.profile import MAX_NODE_SCORE, UNLIMITED, Scaled, limited_to, noted
+from muster.engine.profile import MAX_NODE_SCORE, UNLIMITED, Feasible, Scaled, limited_to, noted
 from muster.engine.selecting import default_selector
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
@@ -34,6 +34,7 @@ _UNLABELLED = Status(
 )
 
 Floats = NDArray[np.float64]
+FloatOrFloats = TypeVar("FloatOrFloats", float, Floats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +151,8 @@ class Spread:
             open_ &= domains.within_skew()
         return lacks
 
-    def scores(self, feasible: Bools, changed: bool) -> Scaled | None:
-        return None if self._soft is None else self._soft.scores(feasible, changed)
+    def scores(self, feasible: Feasible) -> Scaled | None:
+        return None if self._soft is None else self._soft.scores(feasible)
 
     def place(self, row: int) -> None:
         for domains in self.hard:
@@ -168,7 +169,7 @@ class Domains:
 
     def __init__(self, shape: Shape, snapshot: Snapshot, rule: SpreadRule, eligible: Bools) -> None:
         constraint = rule.constraint
-        column = snapshot.table.column(constraint.topology_key)
+        column = self.column = snapshot.table.column(constraint.topology_key)
         self.key = constraint.topology_key
         self.ids = column.ids
         self.labelled: Bools = column.ids >= 0
@@ -202,72 +203,71 @@ class SoftSpread:
 
     def __init__(self, constraints: Sequence[Domains], size: int, require_all: bool) -> None:
         self._constraints = constraints
-        self._size = size
-        self._require_all = require_all
         self._weights: list[float] = []
         self._parts: list[Floats] = []
         self._raw: Ints = np.zeros(size, dtype=np.int64)
         self._fresh = False
+        ignored = np.zeros(size, dtype=np.bool_)
+        for domains in constraints if require_all else ():
+            ignored |= ~domains.labelled
+        self._ignored = np.flatnonzero(ignored)
+        self._counted = np.zeros(0, dtype=np.int64)
 
-    @cached_property
-    def _scored(self) -> Bools:
-        """bool[N]: nodes that are not ignored."""
-        mask = np.ones(self._size, dtype=np.bool_)
-        if self._require_all:
-            for domains in self._constraints:
-                mask &= domains.labelled
-        return mask
-
-    def scores(self, feasible: Bools, changed: bool) -> Scaled:
-        """The fewer pods of the kind in a node's domains, the better."""
-        if changed or not self._weights:
-            self._weigh(feasible)
+    def scores(self, feasible: Feasible) -> Scaled:
+        """The fewer pods of the kind in a node's domains, the better; nodes that lack a label that they need get 0."""
+        if feasible.changed or not self._weights:
+            counted = feasible.mask.copy()
+            counted[self._ignored] = False
+            self._counted = np.flatnonzero(counted)
+            self._weigh()
         if not self._fresh:
-            self._raw = _rounded(self._parts)
-            self._fresh = True
+            self._raw, self._fresh = _rounded(self._parts), True
         raw = self._raw
-        counted = feasible & self._scored
-        values = raw[counted]
-        scores = np.zeros(self._size, dtype=np.int64)
-        if len(values):
-            least, most = int(values.min()), int(values.max())
-            scores[counted] = MAX_NODE_SCORE if most == 0 else MAX_NODE_SCORE * (most + least - values) // most
+        values = raw if len(self._counted) == len(raw) else raw[self._counted]
+        least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+        if most == 0:
+            scores = np.full(len(raw), MAX_NODE_SCORE, dtype=np.int64)
+        else:  # exact: the product is far below 2**53
+            scores = ((most + least - raw) * MAX_NODE_SCORE / most).astype(np.int64)
+        scores[self._ignored] = 0
         return Scaled(scores, raw)
 
     def place(self, row: int) -> None:
         """Counts a pod, and values the nodes of its domains anew."""
         for place, domains in enumerate(self._constraints):
             domains.place(row)
-            if not domains.adds or not self._parts:
+            value = int(domains.ids[row])
+            if not domains.adds or not self._parts or value < 0:
                 continue
             self._fresh = False
-            rows = np.array([row]) if domains.key == HOSTNAME else np.flatnonzero(domains.ids == domains.ids[row])
-            if domains.ids[row] >= 0:
-                self._parts[place][rows] = self._value(domains, rows, self._weights[place])
+            hostname = domains.key == HOSTNAME
+            rows = row if hostname else domains.column.rows_of(value)
+            count = domains.on_node[row] if hostname else domains.counts[value]
+            self._parts[place][rows] = _worth(float(count), domains, self._weights[place])
 
-    def _weigh(self, feasible: Bools) -> None:
-        """The weight of each constraint by the number of domains among the feasible nodes."""
-        nodes = np.flatnonzero(feasible & self._scored)
+    def _weigh(self) -> None:
+        """The weight of each constraint by the number of domains among the nodes that count."""
         weights = []
         for domains in self._constraints:
             if domains.key == HOSTNAME:
-                size = len(nodes)
+                size = len(self._counted)
             else:  # nodes without the label, if they count at all, are one domain more
-                size = int(np.count_nonzero(np.bincount(domains.ids[nodes] + 1)))
+                size = int(np.count_nonzero(np.bincount(domains.ids[self._counted] + 1)))
             weights.append(float(np.log(float(size + 2))))
         if weights == self._weights:
             return
-        everywhere = np.arange(self._size)
         self._weights, self._fresh = weights, False
-        self._parts = [
-            self._value(domains, everywhere, weight) for domains, weight in zip(self._constraints, weights, strict=True)
-        ]
+        self._parts = [self._part(domains, weight) for domains, weight in zip(self._constraints, weights, strict=True)]
 
-    def _value(self, domains: Domains, rows: Ints, weight: float) -> Floats:
-        """What a constraint adds to the raw score of these nodes; nothing where they lack the label."""
-        ids = domains.ids[rows]
-        counts = domains.on_node[rows] if domains.key == HOSTNAME else np.append(domains.counts, 0)[ids]
-        return np.where(ids >= 0, counts * weight + float(domains.max_skew - 1), 0.0)
+    def _part(self, domains: Domains, weight: float) -> Floats:
+        """What a constraint adds to the raw score of each node; nothing where it lacks the label."""
+        counts = domains.on_node if domains.key == HOSTNAME else np.append(domains.counts, 0)[domains.ids]
+        return np.where(domains.labelled, _worth(counts.astype(np.float64), domains, weight), 0.0)
+
+
+def _worth(count: FloatOrFloats, domains: Domains, weight: float) -> FloatOrFloats:
+    """What so many pods are worth, as upstream's `scoreForCount` computes it."""
+    return count * weight + float(domains.max_skew - 1)
 
 
 def counted_pods(snapshot: Snapshot, shape: Shape, selector: LabelSelector) -> Ints:
@@ -320,9 +320,8 @@ def _sums(ids: Ints32, amounts: Ints, size: int) -> Ints:
 
 
 def _rounded(parts: Sequence[Floats]) -> Ints:
-    """The sum in order, rounded half away from zero as Go's math.Round does (all are ≥ 0)."""
-    total = np.zeros_like(parts[0])
-    for part in parts:
+    """The sum in order, rounded half up (all are ≥ 0)."""
+    total = parts[0]
+    for part in parts[1:]:
         total = total + part
-    whole = np.floor(total)
-    return (whole + (total - whole >= 0.5)).astype(np.int64)
+    return (total + 0.5).astype(np.int64)

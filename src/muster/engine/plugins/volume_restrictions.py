@@ -10,7 +10,7 @@ from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.claims import missing
 from muster.engine.model import Status
 from muster.engine.objects import PERSISTENT_VOLUME_CLAIM
-from muster.engine.profile import UNLIMITED, Scaled
+from muster.engine.profile import UNLIMITED, Feasible, Scaled
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.volumes import CLAIM, VolumeUse
@@ -119,7 +119,7 @@ class OnePod:
     def allowed(self) -> Bools | None:
         return self._open
 
-    def scores(self, feasible: Bools, changed: bool) -> Scaled | None:
+    def scores(self, feasible: Feasible) -> Scaled | None:
         return None
 
     def place(self, row: int) -> None:
