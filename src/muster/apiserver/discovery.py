@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from muster import __version__
 from muster.api.codec import Object, Objects, dumps
 from muster.apiserver.errors import failure
+from muster.apiserver.health import HEALTH_PATHS, health
 from muster.apiserver.negotiation import DISCOVERY_FORMS, choose
 from muster.apiserver.options import ServerOptions
 from muster.apiserver.request import ApiRequest
@@ -20,7 +21,6 @@ from muster.apiserver.resources import ResourceTable, Served, Subresource
 from muster.client.transport import Response
 
 NEWEST_RELEASE = "1.37"
-HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 
 _GROUP_ORDER = (
     "apiregistration.k8s.io",
@@ -45,7 +45,6 @@ _GROUP_ORDER = (
     "flowcontrol.apiserver.k8s.io",
 )
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?$")
-_TEXT = {"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-cache, private"}
 
 
 class Discovery:
@@ -63,8 +62,8 @@ class Discovery:
         path = request.path.rstrip("/") or "/"
         if path.count("/") > 3:
             return None  # nearly all requests
-        if path in HEALTH_PATHS or path.startswith(("/livez/", "/readyz/", "/healthz/")):
-            return Response(200, b"ok", _TEXT)
+        if path.startswith(HEALTH_PATHS) and (found := health(request, path)) is not None:
+            return found
         if path == "/version":
             return Response(200, version_info(self._release))
         self._refresh()
@@ -163,7 +162,7 @@ def versions_by_group(resources: ResourceTable) -> dict[str, list[str]]:
 
 def root_paths(resources: ResourceTable) -> list[str]:
     """The paths that `/` lists."""
-    paths = ["/api", "/api/v1", "/apis", *HEALTH_PATHS, "/openapi/v3", "/version"]
+    paths = ["/api", "/api/v1", "/apis", *HEALTH_PATHS, "/metrics", "/openapi/v3", "/version"]
     for group, versions in versions_by_group(resources).items():
         if group:
             paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]

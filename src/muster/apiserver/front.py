@@ -17,6 +17,7 @@ from muster.apiserver import protobuf
 from muster.apiserver.columns import Column
 from muster.apiserver.discovery import NEWEST_RELEASE, Discovery
 from muster.apiserver.errors import StatusError, bad_request
+from muster.apiserver.metrics import CONTENT_TYPE, RequestMetrics
 from muster.apiserver.negotiation import OBJECT_FORMS, PLAIN, Form, choose, not_acceptable
 from muster.apiserver.openapi import OpenApi
 from muster.apiserver.request import ApiRequest
@@ -42,6 +43,7 @@ class Front:
         self._clock = clock
         self._discovery = Discovery(server.resources, server.options)
         self._openapi = OpenApi(server.resources, server.options)
+        self._metrics = RequestMetrics()
 
     async def answer(self, request: ApiRequest) -> Response | Streamed:
         """The answer to one request. Never raises for what a client did."""
@@ -56,16 +58,23 @@ class Front:
             found = self._discovery.answer(request) or self._openapi.answer(request)
             if found is not None:
                 return found
+            if request.path == "/metrics":
+                text = self._metrics.text(self._server.stored_objects())
+                return Response(200, text, {"Content-Type": CONTENT_TYPE})
         accept = request.headers.get("accept", "")
         form = choose(accept, OBJECT_FORMS) if accept not in ("", "*/*", "application/json") else PLAIN
         if form is None:
             if _is_raw(request):
                 return await self._server.handle(request)
             raise cast(StatusError, not_acceptable())
+        route = self._server.resources.route(request.path)
         if self._server.is_watch(request):
             shape = self._shape(request, form)
-            return Streamed(self._shaped(shape, form, self._server.watch(request)))
+            stream = self._server.watch(request)
+            return Streamed(self._shaped(shape, form, stream, self._metrics.watching(request, route)))
+        began_s = self._clock.now()
         response = await self._server.handle(request)
+        self._metrics.answered(request, route, response, self._clock.now() - began_s)
         if form == PLAIN or response.status >= 400 or not isinstance(response.body, dict):
             return response
         return self._formed(request, form, response, response.body)
@@ -90,7 +99,11 @@ class Front:
         return lambda body: body
 
     async def _shaped(
-        self, shape: Callable[[Object], Object], form: Form, stream: AsyncIterator[WatchEvents]
+        self,
+        shape: Callable[[Object], Object],
+        form: Form,
+        stream: AsyncIterator[WatchEvents],
+        ended: Callable[[], None],
     ) -> AsyncGenerator[WatchEvents, None]:
         is_first = True
         try:
@@ -109,6 +122,7 @@ class Front:
                     shaped.append(WatchEvent(event.type, obj))
                 yield shaped
         finally:
+            ended()
             await _close(stream)
 
     def _columns(self, request: ApiRequest) -> Sequence[Column]:

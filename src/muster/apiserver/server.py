@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import AsyncIterator
 
-from muster.api.codec import JSON, Object
+from muster.api.codec import JSON
 from muster.apiserver import bodies
 from muster.apiserver.context import Context, Notes
 from muster.apiserver.custom.keeper import DefinitionKeeper
@@ -73,6 +73,17 @@ class ApiServer:
         # Answers to reads wait too, so that nobody sees what a crash could take back.
         await self.store.durable(self.store.revision)
         return Response(status, body, _headers(ctx))
+
+    def stored_objects(self) -> dict[str, int]:
+        """How many objects are stored, by `plural.group`."""
+        found: dict[str, int] = {}
+        for entry in self.resources.entries:
+            resource = entry.resource
+            name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+            if "list" in entry.verbs and name not in found:
+                page = self.store.list(entry.prefix(), limit=1)
+                found[name] = len(page.items) + page.remaining
+        return found
 
     def is_watch(self, request: ApiRequest) -> bool:
         """Whether the request asks for a stream of events."""

@@ -12,13 +12,17 @@ from functools import lru_cache
 from typing import Literal
 
 from muster.api.codec import Object
-from muster.apiserver import tables_core, tables_workload
+from muster.apiserver import tables_core, tables_network, tables_workload
 from muster.apiserver.column_texts import column_text
 from muster.apiserver.columns import AGE, NAME, Column
 
 IncludeObject = Literal["None", "Metadata", "Object"]
 
-COLUMNS: Mapping[tuple[str, str], Sequence[Column]] = {**tables_core.COLUMNS, **tables_workload.COLUMNS}
+COLUMNS: Mapping[tuple[str, str], Sequence[Column]] = {
+    **tables_core.COLUMNS,
+    **tables_network.COLUMNS,
+    **tables_workload.COLUMNS,
+}
 NOT_IN_ROWS = "deprecated.daemonset.template.generation"
 """An annotation that rows leave out, since it is a field of the kind within a real server."""
 DEFAULT_COLUMNS: Sequence[Column] = (NAME, AGE)

@@ -60,7 +60,6 @@ ROWS: tuple[Row, ...] = (
         "",
         "",
     ),
-    ("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", _NAMESPACED, "hpa", "status"),
     (
         "certificates.k8s.io",
         "v1",

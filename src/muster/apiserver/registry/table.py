@@ -7,6 +7,7 @@ from muster.api.versions import HUB, from_hub, to_hub
 from muster.apiserver.custom.strategies import DefinitionStrategy
 from muster.apiserver.options import ServerOptions
 from muster.apiserver.registry import apps, core, devices, reviews
+from muster.apiserver.registry.autoscaling import AutoscalerStrategy, from_v2, to_v2
 from muster.apiserver.registry.budgets import BudgetStrategy
 from muster.apiserver.registry.events import EventStrategy, NewEventStrategy, from_core, to_core
 from muster.apiserver.registry.jobs import JobStrategy
@@ -200,6 +201,25 @@ def _reviews() -> list[Served]:
     ]
 
 
+def _autoscaling() -> list[Served]:
+    strategy = AutoscalerStrategy()
+    conversions = {"v2": None, "v1": Conversion(to_v2, from_v2)}
+    return [
+        _served(
+            "autoscaling",
+            version,
+            "horizontalpodautoscalers",
+            "HorizontalPodAutoscaler",
+            strategy,
+            short="hpa",
+            categories="all",
+            status=True,
+            conversion=conversion,
+        )
+        for version, conversion in conversions.items()
+    ]
+
+
 def _others() -> list[Served]:
     stored = Strategy()
     budget = BudgetStrategy()
@@ -312,6 +332,7 @@ def resource_table(options: ServerOptions) -> ResourceTable:
             *_reviews(),
             *_scheduling(options),
             *_stored(),
+            *_autoscaling(),
             *_metrics(options),
         )
     )
