@@ -201,6 +201,7 @@ class _Operations:
 
     def __init__(self, served: Served) -> None:
         resource = served.resource
+        self._patches = served.patch_types or _PATCHES
         self._kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
     def read(self, action: str, name: str) -> Object:
@@ -212,7 +213,7 @@ class _Operations:
 
     def patch(self, name: str) -> Object:
         operation = self._operation("patch", name, (*_WRITE_PARAMETERS, "force"))
-        content = {type_: {"schema": {"type": "object"}} for type_ in _PATCHES}
+        content = {type_: {"schema": {"type": "object"}} for type_ in self._patches}
         return operation | {"requestBody": {"content": content, "required": True}}
 
     def _operation(self, action: str, name: str, parameters: Iterable[str]) -> Object:
