@@ -133,7 +133,7 @@ async def _serve_from(store: Store, plan: Plan, path: Path, stop: asyncio.Event)
 
 async def _run(cluster: EmbeddedCluster, store: Store, clock: Clock) -> None:
     async with asyncio.TaskGroup() as group:
-        group.create_task(cluster.run(), name="cluster")
+        group.create_task(cluster.run(scheduler_first=True), name="cluster")
         group.create_task(_compact(store, clock), name="compaction")
 
 

@@ -60,6 +60,7 @@ class Scheduler:
         self.core = SchedulerCore(self.options)
         self.metrics = SchedulerMetrics(registry)
         self.ready = asyncio.Event()
+        """Set once a first cycle is over and, if it placed anything, a first binding."""
         self._client = client
         self._clock = clock
         self._events = EventRecorder(client, clock, rng, "default-scheduler")
@@ -97,7 +98,6 @@ class Scheduler:
         self._note_held(self.core.settle(self._clock.now()))
         self.core.adopt_nominations()
         self._report_groups_that_are_whole()
-        self.ready.set()
         while True:
             # 1. Take over what the watches brought.
             self._take_over()
@@ -113,6 +113,8 @@ class Scheduler:
                 self._evict(verdict)
                 self._tell(verdict)
             self._clear_nominations()
+            if self._binder.idle.is_set():
+                self.ready.set()
             if verdicts:
                 self.metrics.decided(verdicts, self._clock.now() - now)
             # 5. Let the others run; without anything ready, sleep until something changes or a backoff ends.
@@ -217,11 +219,13 @@ class Scheduler:
         return record is not None and record.node == request.node and uid_of(record.pod) == uid_of(request.pod)
 
     def bound(self, request: BindRequest) -> None:
+        self.ready.set()
         self.core.bound(request.key)
         self._reporter.scheduled(request.pod, request.node)
         self._after_commit(request.commit)
 
     def bind_failed(self, request: BindRequest) -> None:
+        self.ready.set()
         logger.info("binding failed", extra={"pod": request.key, "node": request.node})
         if self._is_current(request):
             self.core.bind_failed(request.key, self._clock.now())

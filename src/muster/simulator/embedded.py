@@ -33,6 +33,9 @@ Connect = Callable[[str, Transport, random.Random], Transport]
 Start = Callable[[], Coroutine[object, object, None]]
 """Makes a component and runs it."""
 
+HEAD_START_S = 0.05
+"""How long after its first binding the scheduler's head start ends: so much later whoever watches has seen it."""
+
 BATCH = 500
 """How many nodes are created between two turns of the event loop."""
 
@@ -68,9 +71,16 @@ class EmbeddedCluster:
         self.agent: NodeAgent | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
         self._restarting: dict[str, None] = {}
+        self._others_start = asyncio.Event()
 
-    async def run(self) -> None:
-        """Run all components until cancelled. If one of them fails, all end and its error is raised."""
+    async def run(self, *, scheduler_first: bool = False) -> None:
+        """Run all components until cancelled. If one of them fails, all end and its error is raised.
+
+        `scheduler_first`: the others start when the scheduler has taken its first decision. All have much to read when
+        a large cluster comes back, and pods wait for the scheduler alone.
+        """
+        if not (scheduler_first and self.options.has("scheduler")):
+            self._others_start.set()
         async with asyncio.TaskGroup() as group:
             for component, start in self._components():
                 group.create_task(self._keep(component, start), name=f"keep {component}")
@@ -92,6 +102,8 @@ class EmbeddedCluster:
 
     async def _keep(self, component: str, start: Start) -> None:
         """Run a component, again and again if it is restarted."""
+        if component != "scheduler":
+            await self._others_start.wait()
         while True:
             task = asyncio.get_running_loop().create_task(start(), name=component)
             self._running[component] = task
@@ -144,7 +156,18 @@ class EmbeddedCluster:
 
     async def _run_scheduler(self) -> None:
         client, rng = self._client_for("scheduler"), _fork(self._rng)
-        await Scheduler(client, self.clock, rng, self.options.scheduler_options()).run()
+        scheduler = Scheduler(client, self.clock, rng, self.options.scheduler_options())
+        if self._others_start.is_set():
+            await scheduler.run()
+            return
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._give_head_start(scheduler), name="scheduler: head start")
+            group.create_task(scheduler.run(), name="scheduler: all else")
+
+    async def _give_head_start(self, scheduler: Scheduler) -> None:
+        await scheduler.ready.wait()
+        await self.clock.sleep(HEAD_START_S)
+        self._others_start.set()
 
 
 def _fork(rng: random.Random) -> random.Random:
