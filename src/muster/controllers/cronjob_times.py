@@ -49,15 +49,23 @@ def _most_recent(schedule: Schedule, earliest: float, now: float) -> Due:
     second = schedule.after(first)
     if second is None or second > now:
         return Due(first, 1)
-    # Times are often far back: those of most of the way are not looked at one by one.
+    # Times are often far back: those of most of the way are not looked at one by one. Where they are not regular (only
+    # on workdays), a long step may end in a gap, and a shorter one is tried.
     period = max(1.0, second - first)
     missed = int((now - first) / period) + 1
+    skipped = max(0, missed - 2)
+    while skipped and not _is_within(schedule.after(first + skipped * period), now):
+        skipped //= 2
     recent = first
-    following = schedule.after(first + (missed - 2) * period if missed > 2 else first)
+    following = schedule.after(first + skipped * period)
     while following is not None and following <= now:
         recent = following
         following = schedule.after(following)
     return Due(recent, missed)
+
+
+def _is_within(time_s: float | None, now: float) -> bool:
+    return time_s is not None and time_s <= now
 
 
 def until_next_s(cron_job: Object, schedule: Schedule, now: float) -> float | None:
