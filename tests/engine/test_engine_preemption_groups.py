@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.api.codec import Object
 from muster.api.selectors import LabelSelector, Operator, Requirement
 from muster.engine.decide import verdict
 from muster.engine.model import GroupRequest, Member
 from muster.engine.preemption.budgets import Budget, Budgets
-from muster.engine.preemption.groups import NO_VICTIMS, GroupPreemptor, preempt_group
-from muster.engine.preemption.model import Nomination, NoPlan, RunningPod, Unit
-from muster.engine.preemption.pods import Cluster
+from muster.engine.preemption.groups import CANNOT_HELP, NO_VICTIMS, GroupPreemptor, preempt_group
+from muster.engine.preemption.model import Nomination, NoPlan, Plan, RunningPod, Unit
+from muster.engine.preemption.pods import NEVER, Cluster
 from muster.engine.state import ClusterState
 from muster.testing.builders import make_node, make_pod
 
 NOW_S = 1_000_000.0
+
+
+def container(cpu: int, ports: tuple[int, ...]) -> Object:
+    """A pod spec with one container."""
+    wanted = [{"hostPort": port, "containerPort": port} for port in ports]
+    return {"containers": [{"name": "c", "resources": {"requests": {"cpu": str(cpu)}}, "ports": wanted}]}
 
 
 class Scene:
@@ -91,7 +99,8 @@ class Scene:
 
 def fits(cluster: Cluster, group: GroupPreemptor, victims: tuple[Unit, ...]) -> bool:
     with cluster.snapshot.trial() as trial:
-        trial.remove(pod.key for unit in cluster.units for pod in unit.pods if pod.leaving)
+        lower = [unit for unit in cluster.units if unit.priority < group.priority]
+        trial.remove(pod.key for unit in lower for pod in unit.pods if pod.leaving)
         trial.remove(pod.key for unit in victims for pod in unit.pods)
         return verdict(trial, group.goal) is True
 
@@ -125,14 +134,26 @@ def scenes(draw: st.DrawFn) -> tuple[Scene, GroupPreemptor]:
             if cpu <= left[node]:
                 left[node] -= cpu
                 age = float(draw(st.integers(1, 4)))
-                scene.run(f"u{unit}", node, cpu, priority=priority, age_s=age, app=app, group=size > 1)
+                ports = draw(st.sampled_from([(), (), (8080,), (9090,)]))
+                scene.run(
+                    f"u{unit}",
+                    node,
+                    cpu,
+                    priority=priority,
+                    age_s=age,
+                    app=app,
+                    group=size > 1,
+                    leaving=draw(st.integers(0, 9)) == 0,
+                    ports=ports,
+                )
     for app in ("a", "b"):
         if draw(st.booleans()):
             scene.budget(app, draw(st.integers(0, 2)))
+    ports = (8080,) if draw(st.booleans()) else ()
     cpus = draw(st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=4))
     if draw(st.booleans()):
         cpus = [cpus[0]] * len(cpus)
-    return scene, scene.gang(*cpus, need=draw(st.integers(1, len(cpus))))
+    return scene, scene.gang(*cpus, need=draw(st.integers(1, len(cpus))), ports=ports)
 
 
 @settings(max_examples=120, deadline=None)
@@ -150,6 +171,57 @@ def test_plan_is_the_least_of_all_sets(drawn: tuple[Scene, GroupPreemptor]) -> N
         assert all(unit.priority >= group.priority for unit in cluster.units)
         return
     assert fits(cluster, group, plan.victims)
+    assert plan.violations == cluster.budgets.violations(plan.victims)
     assert cost(cluster, plan.victims) == want
     assert plan.proved
     assert len(plan.placements) >= group.need
+
+
+def test_reasons_for_no_plan_are_told_apart() -> None:
+    full = Scene(4).run("a", 0, 4, priority=100)
+    assert preempt_group(full.cluster(), full.gang(1)) == NoPlan(NO_VICTIMS)
+    small = Scene(2).run("a", 0, 2)
+    assert preempt_group(small.cluster(), small.gang(1, 2)) == NoPlan(CANNOT_HELP)
+    polite = GroupPreemptor(small.gang(1).request, 100, may_preempt=False)
+    assert preempt_group(small.cluster(), polite) == NoPlan(NEVER)
+
+
+def test_pods_that_leave_already_are_waited_for_and_nobody_else_goes() -> None:
+    scene = Scene(2, 2).run("dying", 0, 2, leaving=True).run("well", 1, 2)
+    plan = preempt_group(scene.cluster(), scene.gang(2))
+    assert isinstance(plan, Plan)
+    assert (plan.victims, plan.waits_for) == ((), ("default/dying-0",))
+
+
+def test_room_kept_for_others_is_not_planned_with() -> None:
+    scene = Scene(2, 2).run("a", 0, 2).run("b", 1, 2, priority=10)
+    shape = scene.gang(2).request.members[0].shape
+    scene.nominations.append(Nomination("default/x", "n0", 100, shape, "other"))
+    plan = preempt_group(scene.cluster(), scene.gang(2))
+    assert isinstance(plan, Plan)
+    assert [unit.key for unit in plan.victims] == ["b"]
+
+
+def test_domains_are_compared_by_their_victims() -> None:
+    scene = Scene(4, 4, 4, 4).run("a", 0, 3).run("b", 1, 3).run("c", 2, 4).run("d", 3, 1)
+    plan = preempt_group(scene.cluster(), scene.gang(4, 3), domains=[("n0", "n1"), ("n2", "n3")])
+    assert isinstance(plan, Plan)
+    assert [unit.key for unit in plan.victims] == ["c"]
+    assert {placement.node for placement in plan.placements} == {"n2", "n3"}
+    assert plan.proved
+
+
+def test_of_equal_victims_those_go_that_could_run_elsewhere() -> None:
+    one = Scene(2)
+    one.run("x", 0, 1).run("y", 0, 1)
+    alike = one.cluster()
+    plan = preempt_group(replace(alike, shape_of=lambda key: None), one.gang(1))
+    assert isinstance(plan, Plan)
+    assert [unit.key for unit in plan.victims] == ["x"]
+    one.state.set_node(make_node("spare", cpu="1", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]))
+    tolerant = make_pod("t", cpu="1", spec={**container(1, ()), "tolerations": [{"operator": "Exists"}]})
+    shape = one.state.shape_of(tolerant)
+    known = {"default/y-0": shape}
+    plan = preempt_group(replace(one.cluster(), shape_of=known.get), one.gang(1))
+    assert isinstance(plan, Plan)
+    assert [unit.key for unit in plan.victims] == ["y"]

@@ -22,6 +22,7 @@ from muster.cli.output import emit, error_console
 BENCHES = {
     "gangs": "engine time of homogeneous gangs",
     "exact": "mixed groups: placed, proved or undecided, beside first-fit-decreasing and one greedy pass",
+    "preemption": "victims for a gang on a full cluster: time of the plan, and evictions beside kube-scheduler's rule",
     "startup": "`muster up`: start to ready",
     "throughput": "pods created over HTTP until they are bound",
     "restart": "`muster up` on a full data directory: start to the first decision",
@@ -46,7 +47,7 @@ def bench(
     Parameters
     ----------
     names
-        What to measure: gangs, exact, startup, throughput, restart, demo. Everything if none is named.
+        What to measure: gangs, exact, preemption, startup, throughput, restart, demo. Everything if none is named.
     output
         How to print the figures.
     write

@@ -7,6 +7,7 @@ of the exact search in all others.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -61,6 +62,21 @@ def _reprieved(problem: Problem, state: _State, order: list[int], costs: Ints) -
     chosen = np.zeros(len(problem.units), dtype=np.bool_)
     chosen[order] = True
     for unit in sorted(order, key=lambda unit: (-int(costs[unit]), unit)):
+        state.spare(unit)
+        if state.total >= problem.need:
+            chosen[unit] = False
+        else:
+            state.evict(unit)
+    return chosen
+
+
+def reprieved(problem: Problem, order: Sequence[int]) -> Bools:
+    """bool[U]: who is left of all units when they come back in this order, each if the pods still fit."""
+    state = _State(problem)
+    for unit in range(len(problem.units)):
+        state.evict(unit)
+    chosen = np.ones(len(problem.units), dtype=np.bool_)
+    for unit in order:
         state.spare(unit)
         if state.total >= problem.need:
             chosen[unit] = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from muster.engine.model import GroupRequest, Placed, Placement
 from muster.engine.preemption.coupling import couples_nodes
 from muster.engine.preemption.importance import by_importance
 from muster.engine.preemption.least import Cost, Effort, Search, Victims
-from muster.engine.preemption.model import NoPlan, Plan, Unit
+from muster.engine.preemption.model import NoPlan, Plan, RunningPod, Unit
 from muster.engine.preemption.pods import NEVER, Cluster
-from muster.engine.preemption.problem import Problem, build
+from muster.engine.preemption.problem import Problem, build, remove_all
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial
 
@@ -84,7 +84,8 @@ def _base(cluster: Cluster, group: GroupPreemptor, lower: Sequence[Unit]) -> Ite
         for each in cluster.nominations:
             if each.priority >= group.priority and each.entity != group.request.key and each.node in index:
                 trial.place(each.shape.usage, index[each.node])
-        trial.remove(pod.key for unit in lower for pod in unit.pods if pod.leaving)
+        partly = [unit for unit in lower if len(unit.evicted) < len(unit.pods)]
+        trial.remove(pod.key for unit in partly for pod in unit.pods if pod.leaving)
         yield trial
 
 
@@ -96,30 +97,45 @@ class _Planner:
     lower: Sequence[Unit]
     effort: Effort
 
+    demands: Sequence[Demand] = field(init=False)
+    is_coupled: bool = field(init=False)
+    leaving: Sequence[RunningPod] = field(init=False)
+    _rooms: dict[Shape, int] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        profile = self.cluster.profile
+        self.demands = demands_of(self.group.request.members)
+        partly = [unit for unit in self.lower if len(unit.evicted) < len(unit.pods)]
+        self.leaving = [pod for unit in partly for pod in unit.pods if pod.leaving]
+        self.is_coupled = any(couples_nodes(profile, demand.shape, self.base) for demand in self.demands)
+
     def plan(self, domains: Sequence[Sequence[str]] | None) -> Plan | NoPlan:
         everything = self._views(domains)
         for nodes in everything:
-            placements = self._placed((), nodes)
+            placements = self._placed((), nodes) if self._may_fit(self.base, nodes) else ()
             if placements:
                 return self._as_plan(placements, (), proved=True, fewest=0)
         candidates = [unit for unit in self.lower if unit.evicted]
         if not candidates:
             return NoPlan(NO_VICTIMS)
-        hopeful = self._hopeful(candidates, everything)
-        if not hopeful:
-            return NoPlan(CANNOT_HELP)
-        demands = demands_of(self.group.request.members)
-        if any(couples_nodes(self.cluster.profile, demand.shape, self.base) for demand in demands):
-            return self._by_reprieve(candidates, hopeful)
-        whole = build(
-            self.cluster.profile,
-            self.base,
-            candidates,
-            demands,
-            self.group.need,
-            self.cluster.budgets,
-            self.cluster.now_s,
-        )
+        with self.base.trial() as gone:
+            remove_all(gone, candidates)
+            hopeful = [nodes for nodes in everything if self._may_fit(gone, nodes)]
+            if not hopeful:
+                return NoPlan(CANNOT_HELP)
+            if self.is_coupled:
+                return self._by_reprieve(candidates, hopeful)
+            cluster = self.cluster
+            whole = build(
+                cluster.profile,
+                self.base,
+                gone,
+                candidates,
+                self.demands,
+                self.group.need,
+                cluster.budgets,
+                cluster.now_s,
+            )
         return self._best_of(whole, hopeful) or self._by_reprieve(candidates, hopeful)
 
     # -- where
@@ -141,17 +157,12 @@ class _Planner:
         records = trial.table.records
         return trial.with_nodes(records[row] for row in np.flatnonzero(nodes).tolist())
 
-    def _hopeful(self, candidates: Sequence[Unit], views: Sequence[Bools | None]) -> list[Bools | None]:
-        """The sets of nodes where the group fits, or may fit, without any candidate."""
-        keys = [pod.key for unit in candidates for pod in unit.evicted]
-        self.base.remove(keys)
-        found = [
-            nodes
-            for nodes in views
-            if verdict(self._view(self.base, nodes), self.group.goal, profile=self.cluster.profile) is not False
-        ]
-        self.base.restore(keys)
-        return found
+    def _may_fit(self, trial: Snapshot, nodes: Bools | None) -> bool:
+        """Whether the group fits on these nodes, or may fit; False is certain."""
+        if len(self.demands) == 1 and not self.is_coupled:
+            counts = self.cluster.profile.count(self.demands[0].shape, trial)
+            return int((counts if nodes is None else counts[nodes]).sum()) >= self.group.need
+        return verdict(self._view(trial, nodes), self.group.goal, profile=self.cluster.profile) is not False
 
     # -- the least set
 
@@ -159,26 +170,29 @@ class _Planner:
         """The plan of the domain whose victims are least; domains that cannot be better are left out."""
         fits: Bools = np.any(whole.caps, axis=1)
         problems = [(nodes, whole.within(fits if nodes is None else np.logical_and(fits, nodes))) for nodes in views]
-        levels = [problem.lowest_level() for _, problem in problems]
-        order = sorted((level, place) for place, level in enumerate(levels) if level is not None)
+        bounds = [(problem.lowest_level(), problem.fewest_pods()) for _, problem in problems]
+        order = sorted((level, pods, place) for place, (level, pods) in enumerate(bounds) if level is not None)
         best: tuple[Cost, Plan] | None = None
-        proved = len(order) <= _MOST_DOMAINS
-        for level, place in order[:_MOST_DOMAINS]:
-            if best is not None and (0, level, 1, 0) > best[0]:
+        proved = True
+        for number, (level, pods, place) in enumerate(order):
+            if best is not None and (0, level, pods, 0) > best[0]:
                 continue
-            nodes, problem = problems[place]
-            found = self._checked(problem, nodes)
-            if found is None:
+            if number >= _MOST_DOMAINS:
                 proved = False
-            elif best is None or (found[0], found[1].evicted) < (best[0], best[1].evicted):
+                break
+            nodes, problem = problems[place]
+            found = self._checked(problem, nodes, None if best is None else best[0])
+            if found is None:
+                continue
+            if best is None or (found[0], found[1].evicted) < (best[0], best[1].evicted):
                 best = found
         if best is None:
             return None
         return best[1] if proved else replace(best[1], proved=False)
 
-    def _checked(self, problem: Problem, nodes: Bools | None) -> tuple[Cost, Plan] | None:
-        """The least set after whose eviction the engine places the group."""
-        search = Search(problem, self.effort, lambda: self._elsewhere(problem))
+    def _checked(self, problem: Problem, nodes: Bools | None, limit: Cost | None) -> tuple[Cost, Plan] | None:
+        """The least set after whose eviction the engine places the group; None if none costs at most `limit`."""
+        search = Search(problem, self.effort, lambda: self._elsewhere(problem), limit)
         for _ in range(_MOST_CHECKS):
             found = search.least()
             if found is None:
@@ -193,46 +207,44 @@ class _Planner:
 
     def _placed(self, victims: Sequence[Unit], nodes: Bools | None) -> tuple[Placement, ...]:
         """Where `decide` puts the members once the victims are gone; empty if it does not."""
-        keys = [pod.key for unit in victims for pod in unit.evicted]
-        self.base.remove(keys)
-        decision = decide(self._view(self.base, nodes), self.group.goal, profile=self.cluster.profile)
-        self.base.restore(keys)
+        with self.base.trial() as trial:
+            trial.remove(_keys(victims))
+            decision = decide(self._view(trial, nodes), self.group.goal, profile=self.cluster.profile)
         return decision.placements if isinstance(decision, Placed) else ()
 
     def _as_counted(self, victims: Sequence[Unit], problem: Problem, found: Victims) -> tuple[Placement, ...]:
         """The placement that the search itself found, if every rule accepts it pod by pod."""
         if found.counts is None:
             return ()
-        demands = demands_of(self.group.request.members)
         with self.base.trial() as trial:
-            trial.remove(pod.key for unit in victims for pod in unit.evicted)
-            placed = _place_counts(trial, self.cluster, demands, problem.nodes, found.counts, self.group.request)
+            trial.remove(_keys(victims))
+            placed = _place_counts(trial, self.cluster, self.demands, problem.nodes, found.counts, self.group.request)
         return placed if len(placed) >= self.group.need else ()
 
     def _as_plan(
         self, placements: tuple[Placement, ...], victims: Sequence[Unit], *, proved: bool, fewest: int
     ) -> Plan:
         used = {placement.node for placement in placements}
-        waits = tuple(pod.key for unit in self.lower for pod in unit.pods if pod.leaving and pod.node in used)
+        waits = tuple(pod.key for pod in self.leaving if pod.node in used)
         ordered = tuple(by_importance(victims, self.cluster.now_s))
         violations = self.cluster.budgets.violations(victims)
         return Plan(placements, ordered, violations, waits, proved, fewest, self.effort.spent)
 
     def _elsewhere(self, problem: Problem) -> Ints:
         """int64[U]: pods of each unit for which some node has room now."""
-        known: dict[Shape, bool] = {}
+        found = np.zeros(len(problem.units), dtype=np.int64)
+        if self.cluster.shape_of is not None:
+            for place, unit in enumerate(problem.units):
+                found[place] = sum(self._has_room(self.cluster.shape_of(pod.key)) for pod in unit.evicted)
+        return found
 
-        def fits(shape: Shape | None) -> bool:
-            if shape is None:
-                return False
-            if shape not in known:
-                known[shape] = bool(self.cluster.profile.count(shape, self.cluster.snapshot).any())
-            return known[shape]
-
-        return np.array(
-            [sum(fits(self.cluster.shape_of(pod.key)) for pod in unit.evicted) for unit in problem.units],
-            dtype=np.int64,
-        )
+    def _has_room(self, shape: Shape | None) -> int:
+        """1 if some node has room for such a pod now."""
+        if shape is None:
+            return 0
+        if shape not in self._rooms:
+            self._rooms[shape] = int(self.cluster.profile.count(shape, self.cluster.snapshot).any())
+        return self._rooms[shape]
 
     # -- rules that cannot be modelled
 
@@ -270,11 +282,13 @@ class _Planner:
         return [unit for unit in ordered if unit.key in out]
 
     def _fits(self, victims: Sequence[Unit], nodes: Bools | None) -> bool:
-        keys = [pod.key for unit in victims for pod in unit.evicted]
-        self.base.remove(keys)
-        fits = verdict(self._view(self.base, nodes), self.group.goal, profile=self.cluster.profile)
-        self.base.restore(keys)
-        return fits is True
+        with self.base.trial() as trial:
+            trial.remove(_keys(victims))
+            return verdict(self._view(trial, nodes), self.group.goal, profile=self.cluster.profile) is True
+
+
+def _keys(units: Sequence[Unit]) -> list[str]:
+    return [pod.key for unit in units for pod in unit.evicted]
 
 
 def _place_counts(

@@ -66,6 +66,8 @@ class Search:
     problem: Problem
     effort: Effort
     elsewhere: Callable[[], Ints]
+    limit: Cost | None = None
+    """Sets that cost more than this are of no use."""
     excluded: list[Bools] = field(default_factory=list)
 
     def least(self) -> Victims | None:
@@ -85,7 +87,7 @@ class Search:
                 best = violations, priority, found
             if violations == 0:
                 break
-        if best is None:
+        if best is None or (self.limit is not None and best[:2] > self.limit[:2]):
             return None
         return self._refined(*best)
 
@@ -126,7 +128,7 @@ class Search:
 
     # -- the other criteria
 
-    def _refined(self, violations: int, level: int, found: Victims) -> Victims:
+    def _refined(self, violations: int, level: int, found: Victims) -> Victims | None:
         """The set with the fewest pods and so on, among those with these violations up to this level."""
         problem = self.problem
         allowed = (problem.priorities <= level) & (problem.pods > 0)
@@ -134,11 +136,15 @@ class Search:
         if len(problem.allowed):
             model.require_violations(violations)
         chosen, counts, fewest = found.chosen, found.counts, 0
+        if self.limit is not None and (violations, level) == self.limit[:2]:
+            model.require(problem.pods, self.limit[2])
         for number, costs in enumerate(self._criteria()):
             if not costs[allowed].any():
                 continue
             step = model.least(costs, chosen, self.effort.left)
             self.effort.spend(step.nodes)
+            if step.chosen is None and step.proved:
+                return None  # all that would do cost more than the limit
             if step.chosen is not None and _value(costs, step.chosen) <= _value(costs, chosen):
                 chosen, counts = step.chosen, step.counts
             if number == 0:

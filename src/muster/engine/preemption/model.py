@@ -43,6 +43,14 @@ class Unit:
     pods: tuple[RunningPod, ...]
     is_group: bool = False
     in_group: bool = False
+    evicted: tuple[RunningPod, ...] = field(init=False, repr=False, compare=False)
+    """The pods that an eviction of the unit would delete: those that are not leaving anyway."""
+
+    def __post_init__(self) -> None:
+        leaving = any(pod.leaving for pod in self.pods)
+        object.__setattr__(
+            self, "evicted", tuple(pod for pod in self.pods if not pod.leaving) if leaving else self.pods
+        )
 
     def earliest_start_s(self, now_s: float) -> float:
         """When the oldest of its pods started."""
@@ -51,11 +59,6 @@ class Unit:
     def age_s(self, now_s: float) -> float:
         """The run time that an eviction loses: of pods that are not leaving anyway, summed."""
         return sum(max(0.0, now_s - pod.started_s) for pod in self.evicted if pod.started_s is not None)
-
-    @property
-    def evicted(self) -> tuple[RunningPod, ...]:
-        """The pods that an eviction of the unit would delete."""
-        return tuple(pod for pod in self.pods if not pod.leaving)
 
 
 @dataclass(frozen=True, slots=True)

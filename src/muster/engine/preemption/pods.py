@@ -84,7 +84,7 @@ class Cluster:
     nominations: Sequence[Nomination] = ()
     profile: Profile = DEFAULT_PROFILE
     arguments: PreemptionArguments = DEFAULT_ARGUMENTS
-    shape_of: Callable[[str], Shape | None] = lambda key: None
+    shape_of: Callable[[str], Shape | None] | None = None
     """What a running pod (by key) would ask for on another node, if that is known."""
 
 

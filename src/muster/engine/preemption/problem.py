@@ -7,10 +7,11 @@ beyond that are left to the check of the finished plan.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster.engine.arrays import Bools, Ints
 from muster.engine.mixed import Demand
@@ -135,12 +136,47 @@ class Problem:
                 low = middle + 1
         return int(levels[low])
 
+    def fewest_pods(self) -> int:
+        """A lower bound for the pods that have to go, by the places that each unit can make at most.
+
+        Evicting a set makes no more places on a node than its releases of the resource that is scarcest there now, in
+        units of the request, and the part of a place that is free already.
+        """
+        if self.shapes > 1 or self.blockers:
+            return 1
+        request = self.requests[0]
+        asked = np.flatnonzero(request)
+        parts = np.maximum(self.free[:, asked], 0) / request[asked]
+        scarcest = parts.argmin(axis=1)
+        lacking = self.need - int(self.room(np.zeros(len(self.units), dtype=np.bool_)).sum())
+        if lacking <= 0:
+            return 0
+        now = parts[np.arange(len(parts)), scarcest]
+        column = asked[scarcest[self.rows]]
+        gains = self.releases[np.arange(len(self.rows)), column] / request[column] + (now - np.floor(now))[self.rows]
+        gains = np.minimum(gains, self.caps[self.rows, 0]).astype(np.float64)
+        gain = np.bincount(self.at, gains, minlength=len(self.units)).astype(np.float64)
+        return _fractional_cover(gain, self.pods, float(lacking))
+
     def cost(self, chosen: Bools) -> tuple[int, int, int, int]:
         """What is compared before the rest: violations, highest priority, pods, run time lost in whole seconds."""
         if not chosen.any():
             return 0, -(2**63), 0, 0
         highest = int(self.priorities[chosen].max())
         return self.violations(chosen), highest, int(self.pods[chosen].sum()), int(self.ages[chosen].sum())
+
+
+def _fractional_cover(gains: NDArray[np.float64], pods: Ints, lacking: float) -> int:
+    """The fewest pods with which units, parts of them allowed, gain so much."""
+    useful = np.flatnonzero((gains > 0) & (pods > 0))
+    order = useful[np.argsort(-(gains[useful] / pods[useful]), kind="stable")]
+    reached = np.cumsum(gains[order])
+    last = int(np.searchsorted(reached, lacking - 1e-9))
+    if last >= len(order):
+        return int(pods[order].sum())
+    before = float(reached[last - 1]) if last else 0.0
+    part = float(pods[order[:last]].sum()) + (lacking - before) / float(gains[order[last]]) * float(pods[order[last]])
+    return max(1, int(np.ceil(part - 1e-6)))
 
 
 def fitting(free: Ints, request: Ints, caps: Ints) -> Ints:
@@ -154,15 +190,16 @@ def fitting(free: Ints, request: Ints, caps: Ints) -> Ints:
 def build(
     profile: Profile,
     base: Trial,
+    gone: Trial,
     units: Sequence[Unit],
     demands: Sequence[Demand],
     need: int,
     budgets: Budgets,
     now_s: float,
 ) -> Problem:
-    """The problem on a trial in which every unit is in place and pods that are leaving are gone.
+    """The problem, from a trial in which every unit is in place and one of it without any of them.
 
-    The trial is written and left as it was.
+    In both, pods that are leaving are gone. `gone` is written and left as it was.
     """
     axis = base.axis
     ordered = tuple(sorted(units, key=lambda unit: unit.key))
@@ -172,9 +209,7 @@ def build(
     columns = np.flatnonzero(requests.any(axis=0))
     free = base.free()[:, columns]
     before = [profile.count(demand.shape, base) for demand in demands]
-    keys = [[pod.key for pod in unit.evicted] for unit in ordered]
-    base.remove(key for unit in keys for key in unit)
-    caps = np.array([profile.count(demand.shape, base) for demand in demands], dtype=np.int64).T
+    caps = np.array([profile.count(demand.shape, gone) for demand in demands], dtype=np.int64).T
     caps = np.minimum(caps, np.array([len(demand.places) for demand in demands]))
     problem = Problem(
         ordered,
@@ -193,30 +228,65 @@ def build(
         np.array([max(0, budget.allowed) for budget in budgets.all], dtype=np.int64),
         np.arange(len(base), dtype=np.int64),
     )
-    blockers = _blockers(profile, base, problem, demands, before, keys)
-    base.restore(key for unit in keys for key in unit)
+    blockers = _blockers(profile, gone, problem, demands, before)
     return replace(problem, blockers=blockers) if blockers else problem
+
+
+def remove_all(trial: Trial, units: Sequence[Unit]) -> None:
+    """Takes the pods of the units away, without their keys where these do not matter.
+
+    Keys of pods with ports, volumes or relations to others are removed one by one; of the others, only what they use.
+    """
+    index, placed = trial.table.index, trial.placed
+    rows_of: dict[int, tuple[Usage, list[int]]] = {}
+    special = []
+    for unit in units:
+        for pod in unit.evicted:
+            usage, row = placed.get(pod.node, _NOTHING).get(pod.key), index.get(pod.node)
+            if usage is None or row is None:
+                continue
+            known = rows_of.get(id(usage))
+            if known is not None:
+                known[1].append(row)
+            elif usage.ports or usage.volumes or usage.identity is not None:
+                special.append(pod.key)
+            else:
+                rows_of[id(usage)] = (usage, [row])
+    for usage, rows in rows_of.values():
+        counts = np.bincount(np.array(rows, dtype=np.int64), minlength=len(trial))
+        distinct = np.flatnonzero(counts)
+        trial.place_many(usage, distinct, -counts[distinct].astype(np.int64))
+    trial.remove(special)
 
 
 def _entries(snapshot: Snapshot, units: Sequence[Unit]) -> tuple[Ints, Ints, Ints]:
     """For each unit and node that it is on: unit, row, and the sum of what its pods take there."""
     index, placed = snapshot.table.index, snapshot.placed
     pairs: dict[tuple[int, int], int] = {}
-    usages: dict[Usage, int] = {}
+    known_as: dict[int, int] = {}  # by identity: hashing what tens of thousands of pods take would cost more
+    usages: list[Usage] = []
     entry_of, usage_of_pod = [], []
     for place, unit in enumerate(units):
         for pod in unit.evicted:
             row = index.get(pod.node)
-            usage = placed.get(pod.node, {}).get(pod.key)
-            if row is not None and usage is not None:
-                entry_of.append(pairs.setdefault((place, row), len(pairs)))
-                usage_of_pod.append(usages.setdefault(usage, len(usages)))
+            usage = placed.get(pod.node, _NOTHING).get(pod.key)
+            if row is None or usage is None:
+                continue
+            number = known_as.get(id(usage))
+            if number is None:
+                number = known_as[id(usage)] = len(usages)
+                usages.append(usage)
+            entry_of.append(pairs.setdefault((place, row), len(pairs)))
+            usage_of_pod.append(number)
     vectors = np.array([snapshot.axis.vector(usage.requests, pods=1) for usage in usages], dtype=np.int64)
     vectors = vectors.reshape(len(usages), len(snapshot.axis))
     releases = np.zeros((len(pairs), len(snapshot.axis)), dtype=np.int64)
     np.add.at(releases, np.array(entry_of, dtype=np.int64), vectors[np.array(usage_of_pod, dtype=np.int64)])
     known = np.array(list(pairs), dtype=np.int64).reshape(-1, 2)
     return known[:, 0], known[:, 1], releases
+
+
+_NOTHING: Mapping[str, Usage] = {}
 
 
 def _spent(units: Sequence[Unit], budgets: Budgets) -> Ints:
@@ -235,7 +305,6 @@ def _blockers(
     problem: Problem,
     demands: Sequence[Demand],
     before: Sequence[Ints],
-    keys: Sequence[Sequence[str]],
 ) -> tuple[Blocker, ...]:
     """Units that keep pods off a node for other reasons than room; `gone`: the trial without any of the units.
 
@@ -252,7 +321,8 @@ def _blockers(
             by_row.setdefault(int(problem.rows[entry]), []).append(entry)
         for step in range(max(map(len, by_row.values()), default=0)):
             now = [entries[step] for entries in by_row.values() if len(entries) > step]
-            back = [key for entry in now for key in keys[int(problem.at[entry])]]
+            units = [problem.units[int(problem.at[entry])] for entry in now]
+            back = [pod.key for unit in units for pod in unit.evicted if pod.key in gone.removed]
             gone.restore(back)
             counts = profile.count(demand.shape, gone)
             free = gone.free()
