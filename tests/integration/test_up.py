@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cluster_process import muster_up
 
 if TYPE_CHECKING:
     from real_clients import Kubectl
@@ -21,21 +20,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 ARTICLE = Path(__file__).parents[2] / "examples" / "article"
-
-
-@contextlib.contextmanager
-def up(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """A running `muster up` and its kubeconfig; killed at the end if it still runs."""
-    command = [sys.executable, "-m", "muster.cli.main", "up", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stderr is not None
-    try:
-        line = process.stdout.readline().strip()
-        assert line, process.stderr.read()
-        yield process, Path(line)
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def on(kubectl: Kubectl, kubeconfig: Path) -> Kubectl:
@@ -49,7 +33,7 @@ def gang_member(number: int) -> str:
 
 def test_the_articles_gang_runs_and_survives_a_kill(kubectl: Kubectl, tmp_path: Path) -> None:
     options = ("--data", str(tmp_path / "data"), "--write-kubeconfig", str(tmp_path / "config"))
-    with up("--nodes", "4", *options) as (process, config):
+    with muster_up("--nodes", "4", *options) as (process, config):
         here = on(kubectl, config)
         here("create", "namespace", "some-ns")
         for name in ("workload-v1alpha2", "podgroup-v1alpha2"):
@@ -61,7 +45,7 @@ def test_the_articles_gang_runs_and_survives_a_kill(kubectl: Kubectl, tmp_path: 
         before = here.json("get", "pods", "-n", "some-ns")["items"]
         process.send_signal(signal.SIGKILL)
         process.wait()
-    with up(*options) as (process, config):
+    with muster_up(*options) as (process, config):
         after = on(kubectl, config).json("get", "pods", "-n", "some-ns")["items"]
         assert [pod["spec"]["nodeName"] for pod in after] == [pod["spec"]["nodeName"] for pod in before]
         assert [pod["metadata"]["uid"] for pod in after] == [pod["metadata"]["uid"] for pod in before]
@@ -81,7 +65,7 @@ def test_indexed_job_becomes_a_gang(kubectl: Kubectl) -> None:
             "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}},
         },
     }
-    with up("--nodes", "2") as (process, config):
+    with muster_up("--nodes", "2") as (process, config):
         here = on(kubectl, config)
         here("create", "-f", "-", stdin=json.dumps(job))
         here("wait", "--for=jsonpath={.status.active}=4", "job/train", "--timeout=20s")
