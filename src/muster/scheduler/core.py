@@ -72,6 +72,7 @@ class SchedulerCore:
     """Questions that were answered with no, while nothing has happened that could give room."""
     _no_plans: dict[Signature, NoPlan] = field(default_factory=dict)
     """Of those, the ones for which nobody can be evicted."""
+    _batch: int = 1
     _generation: int = 0
     _apart: list[Apart] = field(default_factory=list)
     _retried: set[str] = field(default_factory=set)
@@ -82,6 +83,7 @@ class SchedulerCore:
         self.queue = SchedulingQueue(self.options.backoff, flush_after_s=self.options.flush_after_s)
         self.entities = Entities(self.cache, self.options)
         self.preemptions = Preemptions(self.cache, time_limit_s=self.options.plan_limit_s)
+        self._batch = self.options.batch
         self.answers = Answers(self.entities, self.preemptions)
 
     def settle(self, now: float) -> list[Held]:
@@ -128,6 +130,8 @@ class SchedulerCore:
                 left += segment
         for ask in left:
             self.queue.put_back(ask.entity, now)
+        # Where much is put back, little is to be taken; more and more again once nothing is.
+        self._batch = self.options.passes if left else min(2 * self._batch, self.options.batch)
         return result
 
     def take_apart(self) -> list[Apart]:
@@ -295,7 +299,7 @@ class SchedulerCore:
         """
         asks: list[Ask] = []
         passes: set[Signature] = set()
-        while len(asks) < self.options.batch and len(passes) < self.options.passes:
+        while len(asks) < self._batch and len(passes) < self.options.passes:
             popped = self.queue.pop(now)
             if not popped:
                 break
@@ -343,9 +347,13 @@ class SchedulerCore:
                         self._carry_out(verdict, now)
                         result.append(verdict)
                 in_order = runs(ask for ask in segment if ask.signature in self._refused)
-        for run in in_order[: self.options.passes]:
+        passes = 0
+        for at, run in enumerate(in_order):
+            passes += run[0].signature not in self._refused  # what was refused takes no pass
+            if passes > self.options.passes:
+                return result, [ask for rest in in_order[at:] for ask in rest]
             result += self._decide_run(run, now)
-        return result, [ask for run in in_order[self.options.passes :] for ask in run]
+        return result, []
 
     def _decide_run(self, run: list[Ask], now: float, answer: Answer | Exception | None = None) -> list[Verdict]:
         """Decide and carry out. `answer`: what was found beside the loop."""
