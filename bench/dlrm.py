@@ -1,0 +1,150 @@
+"""Exact placement of the inference services of a public trace: CPU-node and GPU-node roles that start together.
+
+    python bench/dlrm.py disaggregated_dlrm_2025.csv
+
+The trace (Alibaba, cluster-trace-gpu-v2025; users download their own copy) tells the shapes of each service and at most
+how many instances of a shape may share a node, not the nodes. For each service a cluster is made of hosts of two kinds,
+first so few that a total is just enough, then one host of each kind more until the service is placed; each question is
+decided by the exact search and by one greedy pass. Prints a row for all first questions and one for all last ones.
+(A service with an instance that is larger than a host is refused to the last.)
+"""
+
+from __future__ import annotations
+
+import csv
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+from muster.api.codec import Object
+from muster.engine.decide import decide
+from muster.engine.defaults import DEFAULT_PROFILE
+from muster.engine.mixed import attempts, demands_of
+from muster.engine.model import GroupRequest, Member
+from muster.engine.state import ClusterState
+
+HOSTS = {
+    "CN": {"cpu": 192, "memory": 1_024, "rdma": 400, "disk": 3_500, "gpu": 0},
+    "HN": {"cpu": 128, "memory": 1_024, "rdma": 400, "disk": 3_500, "gpu": 8},
+}
+"""Cores, Gi, percent of a NIC, Gi, devices: assumed, the trace does not say."""
+
+_AMOUNTS = ("cpu", "gpu", "rdma", "memory", "disk")
+_MOST_TRIES = 40
+
+
+class Kind(NamedTuple):
+    """A shape of instances."""
+
+    role: str
+    cpu: int
+    gpu: int
+    rdma: int
+    memory: int
+    disk: int
+    most_per_node: int
+
+
+class Answer(NamedTuple):
+    """What came of a question."""
+
+    answer: str
+    ms: float
+    greedy: bool
+
+
+def main() -> None:
+    """Reads the trace, asks, prints."""
+    services = read(Path(sys.argv[1]))
+    first, last = list[Answer](), list[Answer]()
+    for service in services:
+        answers = ask(service)
+        first.append(answers[0])
+        last.append(answers[-1])
+    print_row("tightest cluster by totals", first)
+    print_row("first cluster that holds it", last)
+
+
+def read(path: Path) -> list[Counter[Kind]]:
+    """The instances of each service by kind."""
+    services: dict[str, Counter[Kind]] = {}
+    with path.open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            cpu, gpu, rdma, memory, disk = (round(float(row[f"{name}_request"])) for name in _AMOUNTS)
+            kind = Kind(row["role"], cpu, gpu, rdma, memory, disk, int(row["max_instance_per_node"]))
+            services.setdefault(row["app_name"], Counter())[kind] += 1
+    return list(services.values())
+
+
+def ask(service: Counter[Kind]) -> list[Answer]:
+    """The answers on larger and larger clusters, until the service is placed."""
+    answers = []
+    for more in range(_MOST_TRIES):
+        state = ClusterState()
+        for role, host in HOSTS.items():
+            for at in range(fewest(service, role, host) + more):
+                state.set_node(node(f"{role.lower()}-{at:04d}", role, host, service))
+        answers.append(decided(state, service))
+        if answers[-1].answer == "Placed":
+            break
+    return answers
+
+
+def fewest(service: Counter[Kind], role: str, host: dict[str, int]) -> int:
+    """So few hosts that each total is just enough."""
+    needs = {
+        name: sum(number * getattr(kind, name) for kind, number in service.items() if kind.role == role)
+        for name in host
+    }
+    return max((-(-need // host[name]) for name, need in needs.items() if need), default=0)
+
+
+def decided(state: ClusterState, service: Counter[Kind]) -> Answer:
+    """One question."""
+    shapes = {kind: state.shape_of(pod(kind, at)) for at, kind in enumerate(service)}
+    members = [shapes[kind] for kind, number in service.items() for _ in range(number)]
+    request = GroupRequest("s", tuple(Member(f"s/{at}", each) for at, each in enumerate(members)), len(members))
+    start = perf_counter()
+    decision = decide(state.snapshot(), request)
+    ms = 1000 * (perf_counter() - start)
+    greedy = next(attempts(DEFAULT_PROFILE, state.snapshot(), demands_of(request.members)))
+    return Answer(type(decision).__name__, ms, len(greedy.rows) == len(members))
+
+
+def node(name: str, role: str, host: dict[str, int], service: Counter[Kind]) -> Object:
+    """A host; how many of a kind may share it is a resource of its own."""
+    amounts = {f"example.com/kind-{at}": str(max(kind.most_per_node, 0)) for at, kind in enumerate(service)}
+    amounts |= {"cpu": str(host["cpu"]), "memory": f"{host['memory']}Gi", "ephemeral-storage": f"{host['disk']}Gi"}
+    amounts |= {"nvidia.com/gpu": str(host["gpu"]), "example.com/rdma": str(host["rdma"]), "pods": "110"}
+    return {"metadata": {"name": name, "labels": {"role": role}}, "spec": {}, "status": {"allocatable": amounts}}
+
+
+def pod(kind: Kind, at: int) -> Object:
+    """An instance."""
+    requests = {"cpu": str(kind.cpu), "memory": f"{kind.memory}Gi", "ephemeral-storage": f"{kind.disk}Gi"}
+    requests |= {"nvidia.com/gpu": str(kind.gpu), "example.com/rdma": str(kind.rdma)}
+    if kind.most_per_node > 0:
+        requests[f"example.com/kind-{at}"] = "1"
+    container = {"name": "main", "image": "busybox", "resources": {"requests": requests}}
+    spec = {"containers": [container], "nodeSelector": {"role": kind.role}}
+    return {"metadata": {"name": "pod", "namespace": "default"}, "spec": spec}
+
+
+def print_row(title: str, answers: Sequence[Answer]) -> None:
+    """Counts and times."""
+    times = sorted(answer.ms for answer in answers)
+    counts = Counter(answer.answer for answer in answers)
+    p99 = times[int(0.99 * (len(times) - 1))]
+    print(
+        f"{title}: {len(answers)} services, {counts['Placed']} placed, {counts['Infeasible']} proved impossible, "
+        f"{counts['Undecided']} undecided, one greedy pass places {sum(answer.greedy for answer in answers)}; "
+        f"p50 {statistics.median(times):.1f} ms, p99 {p99:.1f} ms, max {times[-1]:.1f} ms"
+    )
+
+
+if __name__ == "__main__":
+    main()
