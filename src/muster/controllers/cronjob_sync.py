@@ -61,7 +61,7 @@ def _note_jobs(look: _Look) -> None:
     listed = {reference.get("uid") for reference in look.active}
     for job in look.jobs:
         is_over = is_finished(job)
-        if uid_of(job) not in listed and not is_over:
+        if uid_of(job) not in listed and not is_over and not is_deleting(job):
             if SCHEDULED in (job["metadata"].get("annotations") or {}):
                 look.active.append(_reference(job))
             else:
