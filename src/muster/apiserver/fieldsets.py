@@ -33,7 +33,10 @@ ALWAYS_THERE = frozenset(
         "involvedObject",
         "jobTemplate",
         "metadata",
+        "names",
+        "podGroupTemplateRef",
         "podGroupTemplates",
+        "pool",
         "schedulingPolicy",
         "source",
         "spec",
@@ -43,7 +46,7 @@ ALWAYS_THERE = frozenset(
         "updateStrategy",
     }
 )
-"""Fields that an empty object of their kind has already: who creates an object does not own them as such."""
+"""Fields that an empty object of a built-in kind has already: who creates an object does not own them as such."""
 
 
 def _is_member(node: FieldSet) -> bool:
@@ -61,6 +64,11 @@ def _node(is_member: bool, children: FieldSet) -> FieldSet | None:
     if not children:
         return _LEAF if is_member else None
     return {SELF: _LEAF, **children} if is_member else children
+
+
+def is_field_set(value: JSON) -> bool:
+    """Whether a JSON value has the form of a set."""
+    return isinstance(value, dict) and all(is_field_set(child) for child in value.values())
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
@@ -205,9 +213,10 @@ def changes(old: Object, new: Object, schema: Schema | None) -> Changes:
 
 
 def _compare_maps(old: Object, new: Object, schema: Schema | None, removed: FieldSet, changed: FieldSet) -> None:
+    is_built_in = schema is not None and bool(schema.name)
     for name in new:
         before, after = old.get(name), new[name]
-        if before is None and after is not None and name in ALWAYS_THERE:
+        if is_built_in and before is None and after is not None and name in ALWAYS_THERE:
             before = [] if isinstance(after, list) else {}
         if before != after:
             _compare(f"f:{name}", before, after, child_of(schema, name), removed, changed)
@@ -221,12 +230,12 @@ def _compare(element: str, old: JSON, new: JSON, schema: Schema | None, removed:
     gone: FieldSet = {}
     came: FieldSet = {}
     some = old if new is None else new
-    if (old or new) and is_open_map(some, schema) and isinstance(old or {}, dict) and isinstance(new or {}, dict):
+    if (old or new) and is_open_map(some, schema) and isinstance(old, dict | None) and isinstance(new, dict | None):
         if old is None or new is None:
             _all_fields(some, schema, came if old is None else gone)
         else:
             _compare_maps(old, new, schema, gone, came)
-    elif (old or new) and isinstance(some, list) and is_keyed(schema) and isinstance(old or [], list):
+    elif (old or new) and isinstance(some, list) and is_keyed(schema) and isinstance(old, list | None):
         assert schema is not None
         _compare_items(old or [], new or [], schema, gone, came)
     else:

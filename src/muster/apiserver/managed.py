@@ -15,7 +15,17 @@ from msgspec.structs import replace
 from muster.api.codec import JSON, Object, Objects
 from muster.apiserver.applying import merged, problems, pruned
 from muster.apiserver.errors import StatusError, failure
-from muster.apiserver.fieldsets import EMPTY, Changes, FieldSet, changes, difference, fields_of, intersection, paths
+from muster.apiserver.fieldsets import (
+    EMPTY,
+    Changes,
+    FieldSet,
+    changes,
+    difference,
+    fields_of,
+    intersection,
+    is_field_set,
+    paths,
+)
 from muster.apiserver.fieldsets import union as united
 from muster.apiserver.schema import Schema
 
@@ -149,11 +159,14 @@ def _capped(entries: Sequence[_Entry]) -> list[_Entry]:
 def entries_to_start_from(new: JSON, old: Objects) -> Objects:
     """The entries that an update works on: those that the writer sends along, else the present ones.
 
-    `new`: `metadata.managedFields` as sent; a list with one empty entry takes all away.
+    `new`: `metadata.managedFields` as sent; a list with one empty entry takes all away, and what is no list of sets
+    of fields counts as not sent.
     """
     if not isinstance(new, list) or not new:
         return old
-    return [] if new == [{}] else new
+    if new == [{}]:
+        return []
+    return new if all(isinstance(entry, dict) and is_field_set(entry.get("fieldsV1") or {}) for entry in new) else old
 
 
 def after_create(obj: Object, schema: Schema | None, writer: Writer) -> Objects:

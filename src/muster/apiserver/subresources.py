@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from muster.api.codec import JSON, Object, copy_object
+from muster.api.codec import JSON, Object, Objects, copy_object
 from muster.apiserver import bodies, errors, scaling
 from muster.apiserver.context import Context
 from muster.apiserver.patching import patched
@@ -63,6 +63,11 @@ def _written(call: Call, old: Object) -> Object:
     bodies.read_write_options(call.ctx, call.request, "PatchOptions")
     patch = bodies.read_patch(call.request, call.served.patch_types)
     return call.verbs.after_patch(call.ctx, call.served, old, patch, call.name)
+
+
+def _entries(call: Call, stored: Object, asked: Object) -> Objects:
+    """The managedFields after a write through a sub-resource, whatever of it takes effect."""
+    return call.verbs.entries_after(call.ctx, call.served, stored, asked, None)
 
 
 def bind(call: Call) -> Object:
@@ -119,9 +124,12 @@ def ephemeral_containers(call: Call) -> Object:
     containers = (asked.get("spec") or {}).get("ephemeralContainers") or []
     for container in containers:
         default_container(container, on_host=False)
+    entries = _entries(call, stored, asked)
     if containers == (stored["spec"].get("ephemeralContainers") or []):
         return stored
     meta = {**stored["metadata"], "generation": stored["metadata"].get("generation", 0) + 1}
+    if entries:
+        meta["managedFields"] = entries
     new = {**stored, "metadata": meta, "spec": {**stored["spec"], "ephemeralContainers": containers}}
     return call.verbs.commit(call.ctx, call.served, stored, new)
 
@@ -134,7 +142,10 @@ def resize(call: Call) -> Object:
     asked = _written(call, stored)
     call.served.strategy.default(asked, call.ctx)
     call.verbs.check_preconditions(call.served, asked["metadata"], stored)
+    entries = _entries(call, stored, asked)
     new = resizing.resized(asked, stored)
+    if entries:
+        new["metadata"]["managedFields"] = entries
     problems = resizing.validate_resize(new, stored)
     if problems:
         raise errors.invalid(kind_name(call.served), call.name, problems)

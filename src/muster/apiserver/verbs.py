@@ -50,7 +50,7 @@ def writer_of(ctx: Context, served: Served) -> managed.Writer:
         served.resource.api_version,
         ctx.timestamp,
         ctx.subresource,
-        strategy.has_status,
+        served.subresource("status") is not None,
         not strategy.status_keeps_metadata,
     )
 
@@ -190,7 +190,7 @@ class Verbs:
             return ctx.entries or []
         return managed.after_create(obj, ctx.types.schema(served.resource), writer_of(ctx, served))
 
-    def _entries_after(self, ctx: Context, served: Served, old: Object, new: Object, sent: JSON) -> Objects:
+    def entries_after(self, ctx: Context, served: Served, old: Object, new: Object, sent: JSON) -> Objects:
         """The managedFields after a change from `old` to `new`; `sent`: those that the writer sent along."""
         if ctx.entries is not None:
             return ctx.entries
@@ -205,7 +205,7 @@ class Verbs:
         strategy, old = served.strategy, shown_as(served, stored)
         self.check_preconditions(served, new["metadata"], stored)
         strategy.default(new, ctx)
-        entries = self._entries_after(ctx, served, old, new, new["metadata"].get("managedFields"))
+        entries = self.entries_after(ctx, served, old, new, new["metadata"].get("managedFields"))
         metadata.restore_fixed(new["metadata"], old["metadata"])
         if entries:
             new["metadata"]["managedFields"] = entries
@@ -228,7 +228,7 @@ class Verbs:
         """Make the status of `new` that of a stored object; `new` keeps nothing else but its resourceVersion."""
         strategy, old = served.strategy, shown_as(served, stored)
         self.check_preconditions(served, new["metadata"], stored)
-        entries = self._entries_after(ctx, served, _of_status(old), _of_status(new), None)
+        entries = self.entries_after(ctx, served, _of_status(old), _of_status(new), None)
         changed = {**old, "metadata": self._status_metadata(strategy, new["metadata"], old["metadata"])}
         if entries:
             changed["metadata"]["managedFields"] = entries

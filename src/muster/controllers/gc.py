@@ -23,9 +23,9 @@ from muster.controllers.state import Read, State
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 
-SETTLE_S = 0.02
-"""So long an object that waits for its dependents stays at least: who deletes it can still read the mark. (Upstream
-needs about that for its own reads.)"""
+SETTLE_S = 0.2
+"""So long an object that waits for its dependents stays at least: who deletes it can still read the mark, as
+with upstream's collector, which first reads a lot."""
 
 Standing = Literal["solid", "dangling", "waiting"]
 """An owner exists; does not; or exists and waits for its dependents to go."""
