@@ -29,28 +29,37 @@ class NodeResourcesBalancedAllocation:
 
     def score(self, shape: Shape, snapshot: Snapshot, rows: Ints, k: Ints) -> Ints:
         """50..100; 75 where the balance stays as it is; 0 everywhere for a pod that requests none of the resources."""
-        wanted = [(name, shape.request(name)) for name in self.resources]
         if self.skips(shape):
             return np.zeros(len(rows), dtype=np.int64)
-        after = self._balance(wanted, snapshot, rows, k)
-        before = self._balance(wanted, snapshot, rows, k - 1)
-        return MAX_NODE_SCORE // 2 + (MAX_NODE_SCORE // 2 + after - before) // 2
+        amounts, columns = self._columns(shape, snapshot)
+        allocatable = snapshot.table.allocatable[rows, columns]
+        requested = snapshot.requested[rows, columns]
+        after, before = _balance(np.array([requested + amounts * k, requested + amounts * (k - 1)]), allocatable)
+        score: Ints = MAX_NODE_SCORE // 2 + (MAX_NODE_SCORE // 2 + after - before) // 2
+        return score
 
-    def _balance(self, wanted: list[tuple[str, int]], snapshot: Snapshot, rows: Ints, pods: Ints) -> Ints:
-        """100 · (1 − standard deviation of the used fractions), truncated, with so many pods of the shape."""
-        fractions, counted = [], []
-        for resource, amount in wanted:
-            column = snapshot.axis.columns.get(resource)
-            if column is None or (amount == 0 and resource not in NATIVE):
-                continue
-            allocatable = snapshot.table.allocatable[rows, column]
-            used = snapshot.requested[rows, column] + amount * pods
-            fractions.append(np.minimum(used / np.maximum(allocatable, 1), 1.0))
-            counted.append(allocatable > 0)
-        if len(fractions) < 2:
-            return np.full(len(rows), MAX_NODE_SCORE, dtype=np.int64)
-        deviation = _deviation(np.array(fractions), np.array(counted))
-        return ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
+    def _columns(self, shape: Shape, snapshot: Snapshot) -> tuple[Ints, Ints]:
+        """int64[K, 1] twice: amounts and columns of the resources that count; others than native ones if requested."""
+        columns = snapshot.axis.columns
+        wanted = [(shape.request(name), columns[name], name) for name in self.resources if name in columns]
+        counted = [(amount, column) for amount, column, name in wanted if amount or name in NATIVE]
+        pairs = np.array(counted, dtype=np.int64).reshape(-1, 2)
+        return pairs[:, :1], pairs[:, 1:]
+
+
+def _balance(used: Ints, allocatable: Ints) -> Ints:
+    """int64[2, M]: 100 · (1 − standard deviation of the used fractions), truncated, for `used` [2, K, M]."""
+    counted = allocatable > 0
+    if len(allocatable) < 2:
+        return np.full((2, allocatable.shape[1]), MAX_NODE_SCORE, dtype=np.int64)
+    fractions = np.minimum(used / np.maximum(allocatable, 1), 1.0)
+    if len(allocatable) == 2:  # as below, in fewer steps
+        deviation = np.abs(fractions[:, 0] - fractions[:, 1]) / 2
+        deviation[:, ~counted.all(axis=0)] = 0.0
+    else:
+        deviation = np.array([_deviation(each, counted) for each in fractions])
+    balance: Ints = ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
+    return balance
 
 
 def _deviation(fractions: NDArray[np.float64], counted: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -58,8 +67,6 @@ def _deviation(fractions: NDArray[np.float64], counted: NDArray[np.bool_]) -> ND
 
     Two resources go by half the difference and summation is in order, as upstream's, so that floats are equal.
     """
-    if len(fractions) == 2:
-        return np.where(counted.all(axis=0), np.abs(fractions[0] - fractions[1]) / 2, 0.0)
     number = counted.sum(axis=0)
     total = np.zeros(fractions.shape[1])
     for fraction, counts in zip(fractions, counted, strict=True):

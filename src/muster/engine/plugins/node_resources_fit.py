@@ -41,6 +41,17 @@ class NodeResourcesFit:
         fits: Ints32 = np.clip(total, 0, UNLIMITED).astype(np.int32)
         return fits
 
+    def fits(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> Bools:
+        """bool[M]: whether one more pod fits on these nodes."""
+        table, requested = snapshot.table, snapshot.requested
+        fits: Bools = table.allocatable[rows, PODS] > requested[rows, PODS]
+        for resource, amount in self._requests(shape):
+            column = snapshot.axis.columns.get(resource)
+            if column is None:
+                return np.zeros(len(rows), dtype=np.bool_)
+            fits &= table.allocatable[rows, column] - requested[rows, column] >= amount
+        return fits
+
     def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
         """All resources that do not suffice; preemption cannot help where the whole node would be too small."""
         requests = self._requests(shape)

@@ -5,14 +5,13 @@ Rules: upstream `noderesources/{least_allocated,most_allocated,requested_to_capa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 
-from muster.engine.arrays import Ints
+from muster.engine.arrays import Bools, Ints
 from muster.engine.profile import MAX_NODE_SCORE
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
@@ -28,26 +27,44 @@ class ScoringStrategy(Protocol):
         """int64[M], 0..100, for node rows[j] with k[j] pods of the shape."""
 
 
-def filled(
-    weights: tuple[tuple[str, int], ...], shape: Shape, snapshot: Snapshot, rows: Ints, k: Ints
-) -> Iterator[tuple[int, Ints, Ints]]:
-    """(weight, allocatable, used with k pods of the shape) of each resource that counts.
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """The K resources that count: `weights` int64[K, 1], `allocatable` and `used` int64[K, M]."""
+
+    weights: Ints
+    allocatable: Ints
+    used: Ints
+
+    def mean(self, values: Ints, counted: Bools) -> tuple[Ints, Ints]:
+        """int64[M] twice: the weighted sum of values[K, M] where they count, and the sum of their weights."""
+        weights = np.where(counted, self.weights, 0)
+        total: Ints = (weights * values).sum(axis=0)
+        weight_sum: Ints = weights.sum(axis=0)
+        return total, weight_sum
+
+
+def filled(weights: tuple[tuple[str, int], ...], shape: Shape, snapshot: Snapshot, rows: Ints, k: Ints) -> Filled:
+    """How full nodes become with k pods of the shape.
 
     cpu and memory count with defaults for containers that request none; resources that are not native count only if
     the shape requests them.
     """
-    scored = {"cpu": 0, "memory": 1}
-    for resource, weight in weights:
-        column = snapshot.axis.columns.get(resource)
-        if column is None:
-            continue
-        allocatable = snapshot.table.allocatable[rows, column]
-        if resource in scored:
-            place = scored[resource]
-            used = snapshot.scored[rows, place] + shape.usage.scored[place] * (k - 1) + shape.scored[place]
-            yield weight, allocatable, used
-        elif (amount := shape.request(resource)) or resource in NATIVE:
-            yield weight, allocatable, snapshot.requested[rows, column] + amount * k
+    columns = snapshot.axis.columns
+    counted = [
+        (weight, columns[name], shape.request(name), _SCORED.get(name, -1))
+        for name, weight in weights
+        if name in columns and (name in NATIVE or shape.request(name))
+    ]
+    table = np.array(counted, dtype=np.int64).reshape(-1, 4)
+    used = snapshot.requested[rows, table[:, 1:2]] + table[:, 2:3] * k
+    for at, (_, _, _, place) in enumerate(counted):
+        if place >= 0:
+            used[at] = snapshot.scored[rows, place] + (shape.usage.scored[place] * (k - 1) + shape.scored[place])
+    return Filled(table[:, :1], snapshot.table.allocatable[rows, table[:, 1:2]], used)
+
+
+_SCORED = {"cpu": 0, "memory": 1}
+"""The column of `Snapshot.scored` of each resource that has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +75,10 @@ class LeastAllocated:
 
     def score(self, shape: Shape, snapshot: Snapshot, rows: Ints, k: Ints) -> Ints:
         """The weighted mean of the free percentages."""
-        total, weight_sum = np.zeros((2, len(rows)), dtype=np.int64)
-        for weight, allocatable, used in filled(self.weights, shape, snapshot, rows, k):
-            free = np.maximum(allocatable - used, 0)
-            total += weight * (free * MAX_NODE_SCORE // np.maximum(allocatable, 1))
-            weight_sum += np.where(allocatable > 0, weight, 0)
+        node = filled(self.weights, shape, snapshot, rows, k)
+        free = np.maximum(node.allocatable - node.used, 0)
+        share = free * MAX_NODE_SCORE // np.maximum(node.allocatable, 1)
+        total, weight_sum = node.mean(share, node.allocatable > 0)
         return total // np.maximum(weight_sum, 1)
 
 
@@ -74,11 +90,10 @@ class MostAllocated:
 
     def score(self, shape: Shape, snapshot: Snapshot, rows: Ints, k: Ints) -> Ints:
         """The weighted mean of the used percentages."""
-        total, weight_sum = np.zeros((2, len(rows)), dtype=np.int64)
-        for weight, allocatable, used in filled(self.weights, shape, snapshot, rows, k):
-            held = np.minimum(used, allocatable)
-            total += weight * (held * MAX_NODE_SCORE // np.maximum(allocatable, 1))
-            weight_sum += np.where(allocatable > 0, weight, 0)
+        node = filled(self.weights, shape, snapshot, rows, k)
+        held = np.minimum(node.used, node.allocatable)
+        share = held * MAX_NODE_SCORE // np.maximum(node.allocatable, 1)
+        total, weight_sum = node.mean(share, node.allocatable > 0)
         return total // np.maximum(weight_sum, 1)
 
 
@@ -91,12 +106,10 @@ class RequestedToCapacityRatio:
 
     def score(self, shape: Shape, snapshot: Snapshot, rows: Ints, k: Ints) -> Ints:
         """The weighted mean over the resources with a positive score, rounded half up."""
-        total, weight_sum = np.zeros((2, len(rows)), dtype=np.int64)
-        for weight, allocatable, used in filled(self.weights, shape, snapshot, rows, k):
-            percent = np.where(used > allocatable, 100, used * 100 // np.maximum(allocatable, 1))
-            value = np.where(allocatable > 0, self._value(percent), 0)
-            total += weight * value
-            weight_sum += np.where(value > 0, weight, 0)
+        node = filled(self.weights, shape, snapshot, rows, k)
+        percent = node.used * 100 // np.maximum(node.allocatable, 1)
+        value = self._value(np.where(node.used > node.allocatable, 100, percent))
+        total, weight_sum = node.mean(value, (node.allocatable > 0) & (value > 0))
         return (2 * total + weight_sum) // np.maximum(2 * weight_sum, 1)
 
     def _value(self, percent: Ints) -> Ints:

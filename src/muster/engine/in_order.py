@@ -1,0 +1,148 @@
+"""Placing pods of several shapes one by one, in strict order.
+
+The scores of each shape are kept, and only nodes that changed since it was last asked are scored again: there is a log
+of touched nodes, and every shape knows how much of it it has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from muster.engine.arrays import Bools, Ints
+from muster.engine.identical import fill
+from muster.engine.plugins.node_resources_fit import NodeResourcesFit
+from muster.engine.profile import Normalisation, Profile, ScorePlugin, check_scores, is_coupled
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot, Trial, add_usage
+
+_INFEASIBLE = -(2**62)
+
+
+def place_in_order(profile: Profile, snapshot: Snapshot, shapes: Sequence[Shape]) -> list[int]:
+    """The row of the node that each pod gets, -1 where it fits on none; pods that come later do not wait for it.
+
+    The result is that of deciding about one pod after the other. Raises ScoreError if a shape cannot be scored.
+    """
+    distinct = list(dict.fromkeys(shapes))
+    with snapshot.trial() as trial:
+        if all(_depends_on_resources_alone(profile, trial, shape) for shape in distinct):
+            return _by_log(profile, trial, shapes)
+        return _one_by_one(profile, trial, shapes)
+
+
+def _depends_on_resources_alone(profile: Profile, snapshot: Snapshot, shape: Shape) -> bool:
+    """Whether pods that are placed change nothing for the shape but what is left of resources on their nodes."""
+    usage = shape.usage
+    own_rules = usage.ports or usage.volumes or (usage.identity is not None and usage.identity.terms)
+    return not own_rules and not snapshot.reserved and not profile.couplings(shape, snapshot)
+
+
+def _one_by_one(profile: Profile, trial: Trial, shapes: Sequence[Shape]) -> list[int]:
+    placed = []
+    for shape in shapes:
+        received = np.flatnonzero(fill(profile, trial, shape, 1))
+        placed.append(int(received[0]) if len(received) else -1)
+        if len(received):
+            trial.place(shape.usage, placed[-1])
+    return placed
+
+
+def _by_log(profile: Profile, trial: Trial, shapes: Sequence[Shape]) -> list[int]:
+    lines: dict[Shape, _Line] = {}
+    log: list[int] = []
+    placed = []
+    for shape in shapes:
+        line = lines.get(shape)
+        if line is None:
+            line = lines[shape] = _Line(profile, trial, shape)
+        else:
+            line.catch_up(log)
+        row = line.best()
+        placed.append(row)
+        line.seen = len(log)
+        if row >= 0:
+            add_usage(trial.axis, trial.requested, trial.scored, trial.ports, row, shape.usage, 1)
+            trial.counts.clear()
+            trial.notes.clear()
+            log.append(row)
+    return placed
+
+
+class _Line:
+    """What is known of one shape: `total` int64[N], what each node is worth to its next pod; `seen`: how much of the
+    log is in it."""
+
+    def __init__(self, profile: Profile, trial: Trial, shape: Shape) -> None:
+        self._profile, self._trial, self._shape = profile, trial, shape
+        self._fits = [plugin for plugin in profile.filters if isinstance(plugin, NodeResourcesFit)]
+        self._allowed = np.ones(len(trial), dtype=np.bool_)
+        for plugin in profile.filters:
+            if not isinstance(plugin, NodeResourcesFit):
+                self._allowed &= plugin.count(shape, trial) > 0
+        self._dynamic: list[tuple[ScorePlugin, int]] = []
+        self._static: list[tuple[Normalisation, int, Ints]] = []
+        everywhere = np.arange(len(trial))
+        for weighted in profile.scores:
+            if is_coupled(weighted.plugin):
+                continue
+            if weighted.plugin.static:
+                raw = weighted.plugin.score(shape, trial, everywhere, np.ones_like(everywhere))
+                self._static.append((weighted.plugin.normalisation, weighted.weight, raw))
+            else:
+                self._dynamic.append((weighted.plugin, weighted.weight))
+        self.seen = 0
+        self._rebuild()
+
+    def best(self) -> int:
+        """The row of the best node, the first at a tie; -1 if the shape fits nowhere."""
+        if self._feasible == 0:
+            return -1
+        check_scores(self._profile, self._shape, self._feasible)
+        return int(self.total.argmax())
+
+    def catch_up(self, log: Sequence[int]) -> None:
+        """Scores the nodes that received pods since the line was last asked."""
+        touched = set(log[self.seen :])
+        if not touched:
+            return
+        rows = np.fromiter(touched, dtype=np.int64, count=len(touched))
+        fits = self._fit(rows)
+        lost = rows[~fits & (self.total[rows] != _INFEASIBLE)]
+        if len(lost):
+            self._feasible -= len(lost)
+            self.total[lost] = _INFEASIBLE
+            if any((raw[lost] == highest).any() for raw, highest in self._scales):
+                self._rebuild()
+                return
+        rows = rows[fits]
+        if len(rows):
+            self.total[rows] = self._base[rows] + self._local(rows)
+
+    def _rebuild(self) -> None:
+        """All nodes, with the scale that the feasible ones give to normalised scores."""
+        rows = np.flatnonzero(self._fit(np.arange(len(self._trial))))
+        self._feasible = len(rows)
+        self._base = np.zeros(len(self._trial), dtype=np.int64)
+        self._scales: list[tuple[Ints, int]] = []
+        for normalisation, weight, raw in self._static:
+            highest = int(raw[rows].max(initial=0))
+            self._base += weight * normalisation.scale(raw, highest)
+            if normalisation is not Normalisation.NONE and highest > 0:
+                self._scales.append((raw, highest))
+        self.total = np.full(len(self._trial), _INFEASIBLE, dtype=np.int64)
+        self.total[rows] = self._base[rows] + self._local(rows)
+
+    def _fit(self, rows: Ints) -> Bools:
+        fits: Bools = self._allowed[rows]
+        for plugin in self._fits:
+            fits = fits & plugin.fits(self._shape, self._trial, rows)
+        return fits
+
+    def _local(self, rows: Ints) -> Ints:
+        total = np.zeros(len(rows), dtype=np.int64)
+        first = np.ones(len(rows), dtype=np.int64)
+        for plugin, weight in self._dynamic:
+            total += weight * plugin.score(self._shape, self._trial, rows, first)
+        return total
