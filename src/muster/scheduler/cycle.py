@@ -264,6 +264,7 @@ def _fit_error(diagnosis: Diagnosis | None) -> str:
 
 
 def with_preemption_text(ask: Ask, rejection: Rejection, why: str) -> Rejection:
-    """The rejection that also says why nobody is evicted: for pods in upstream's words."""
-    link = "no new claims to deallocate, preemption:" if ask.ref is None and ask.tree is None else "preemption:"
-    return replace(rejection, message=f"{rejection.message} {link} {why}")
+    """The rejection that also says why nobody is evicted, in upstream's words (those of 1.37 for groups)."""
+    is_pod = ask.ref is None and ask.tree is None
+    link = " no new claims to deallocate, preemption:" if is_pod else ", pod group preemption:"
+    return replace(rejection, message=f"{rejection.message}{link} {why}")
