@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from job_objects import pod_of, stored_job
+from msgspec.structs import replace
 
 from muster.api.codec import Object
 from muster.api.resource import POD_GROUPS, WORKLOADS
@@ -15,9 +14,7 @@ from muster.controllers.job_spec import JobSpec
 from muster.controllers.names import fnv32a, safe_hash, truncated_label, truncated_pair
 
 INFERRED, EXPLICIT = GroupApi("1.36"), GroupApi("1.37")
-OLD = GroupApi(
-    "1.36", dataclasses.replace(WORKLOADS, version="v1alpha2"), dataclasses.replace(POD_GROUPS, version="v1alpha2")
-)
+OLD = GroupApi("1.36", replace(WORKLOADS, version="v1alpha2"), replace(POD_GROUPS, version="v1alpha2"))
 
 
 def gang_job(size: int = 4, name: str = "train", spec: Object | None = None) -> Object:

@@ -30,9 +30,10 @@ class SchedulerMetrics:
             registry=registry,
             buckets=_BUCKETS,
         )
-        self._pending = Gauge(
+        pending = Gauge(
             "scheduler_pending_entities", "Groups and plain pods that wait, by queue", ["queue"], registry=registry
         )
+        self._pending_in = {place: pending.labels(place.value) for place in Place}
         self._incoming = Counter(
             "scheduler_queue_incoming_pods", "Moves between queues", ["queue", "event"], registry=registry
         )
@@ -51,11 +52,13 @@ class SchedulerMetrics:
 
     def observe(self, queue: SchedulingQueue) -> None:
         """Export how long the queues are and what moved since the last call."""
-        for place in Place:
-            self._pending.labels(place.value).set(queue.count(place))
+        for place, pending in self._pending_in.items():
+            pending.set(queue.count(place))
         for key, count in queue.moves.items():
-            self._incoming.labels(*key).inc(count - self._exported.get(key, 0))
-            self._exported[key] = count
+            moved = count - self._exported.get(key, 0)
+            if moved:
+                self._incoming.labels(*key).inc(moved)
+                self._exported[key] = count
 
 
 def _result(verdict: Verdict) -> str:
