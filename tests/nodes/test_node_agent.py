@@ -13,7 +13,7 @@ from muster.apiserver.inprocess import InProcessTransport
 from muster.apiserver.server import ApiServer
 from muster.apiserver.store.memory import MemoryStore
 from muster.client.client import Client
-from muster.client.transport import ApiError
+from muster.client.transport import STRATEGIC_MERGE_PATCH, ApiError
 from muster.clock import VirtualClock, run_virtual
 from muster.nodes.agent import NodeAgent
 from muster.nodes.spec import make_nodes, parse_node_spec
@@ -66,6 +66,20 @@ def test_pod_passes_its_stages_in_time() -> None:
         assert has_condition(await _pod(client, "p"), "Ready")
         await clock.sleep(5)
         assert await _phase(client, "p") == "Succeeded"
+
+    _tell(story)
+
+
+def test_a_resized_pod_reports_what_it_has_now() -> None:
+    async def story(client: Client, clock: VirtualClock, agent: NodeAgent) -> None:
+        await client.create(PODS, "default", make_pod("p", node="node-0", cpu="1"))
+        await clock.sleep(5)
+        (container,) = (await _pod(client, "p"))["spec"]["containers"]
+        patch = {"spec": {"containers": [{"name": container["name"], "resources": {"requests": {"cpu": "2"}}}]}}
+        await client.patch(PODS, "default", "p", patch, type_=STRATEGIC_MERGE_PATCH, subresource="resize")
+        await clock.sleep(1)
+        (status,) = (await _pod(client, "p"))["status"]["containerStatuses"]
+        assert (status["allocatedResources"]["cpu"], status["resources"]["requests"]["cpu"]) == ("2", "2")
 
     _tell(story)
 

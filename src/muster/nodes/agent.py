@@ -24,6 +24,7 @@ from muster.nodes.barriers import Barriers
 from muster.nodes.leases import LEASE_S, NodeLeases
 from muster.nodes.spec import completed, healthy_conditions, is_complete
 from muster.nodes.stages import NEGLIGIBLE_S, Kind, Life, Stages, load_stages
+from muster.nodes.status import resources_of
 from muster.nodes.writer import ENDED_PHASES, PodWriter, Run, SimulatedNode, Spawner
 
 logger = logging.getLogger(__name__)
@@ -176,7 +177,10 @@ class NodeAgent:
             return
         if run is None:
             run = self._start(pod, node)
+        is_resized = resources_of(run.pod) != resources_of(pod)
         run.pod = pod
+        if is_resized and node.up and run.life.kind is not Kind.ENDED:
+            self._writer.write(run)
         if (pod.get("status") or {}).get("phase") in ENDED_PHASES and run.life.kind is not Kind.ENDED:
             self._end_silently(run)  # somebody else (pod garbage collection) said that it ended
         if is_deleting(pod) and node.up:

@@ -92,9 +92,24 @@ def _container(pod: Object, container: Object, life: Life, data: Stages) -> Obje
     }
     if life.started is not None:
         status["containerID"] = f"sim://{uid_of(pod)}/{container['name']}/{life.restarts}"
+    resources = container.get("resources")
+    if resources and _may_be_resized(pod):
+        status["resources"] = resources
+        if resources.get("requests"):
+            status["allocatedResources"] = resources["requests"]
     if life.kind is Kind.BACKOFF:
         status["lastState"] = {"terminated": _terminated(life, life.exit_code, life.since)}
     return status
+
+
+def resources_of(pod: Object) -> list[Object | None]:
+    """What the containers of a pod ask for."""
+    return [container.get("resources") for container in pod["spec"]["containers"]]
+
+
+def _may_be_resized(pod: Object) -> bool:
+    """Whether the spec changed since the pod was made. (Others' resources are in the spec, and not said again.)"""
+    return (pod["metadata"].get("generation") or 1) > 1
 
 
 def _init_container(pod: Object, container: Object, life: Life, data: Stages) -> Object:
