@@ -1,8 +1,8 @@
 """decide: can this group run now, and where. A pure function of a snapshot and a request.
 
 Order of work: quick no (too few members, totals for each shape and resource) → one shape: the exact closed rule →
-several shapes: a few greedy passes → a short complete search, which settles small groups → exact placement, with a proof
-where the members do not fit (`exact`) → Undecided, if the budget does not suffice.
+several shapes: a few greedy passes → a short complete search, which settles small groups → exact placement, or a proof
+that the members do not fit (`exact`) → Undecided, if the budget does not suffice.
 """
 
 from __future__ import annotations
