@@ -17,6 +17,10 @@ from muster.apiserver.selecting import Predicate, field_predicate, field_terms, 
 from muster.apiserver.store.protocol import Compacted, Page, Store
 
 
+INCONSISTENT = -1
+"""In a continue token instead of a revision: go on with what is there now."""
+
+
 def predicates(served: Served, request: ApiRequest) -> Sequence[Predicate]:
     """What the request's selectors ask of an object in the version of `served`. Raises StatusError (400)."""
     found: list[Predicate] = []
@@ -45,12 +49,13 @@ def list_objects(store: Store, served: Served, namespace: str, request: ApiReque
     start = ""
     if token:
         revision, start = _read_token(token, served.prefix(namespace))
+        revision = None if revision == INCONSISTENT else revision
     elif request.parameter("resourceVersionMatch") == "Exact":
         revision = _integer(request, "resourceVersion")
     try:
         page, items = _collect(store, served, namespace, revision, limit, start, tests)
     except Compacted as error:
-        raise _expired(token, revision or 0) from error
+        raise _expired(start.removeprefix(served.prefix(namespace)) if token else "") from error
     metadata: Object = {"resourceVersion": str(page.revision)}
     if page.next_key:
         metadata["continue"] = _make_token(page.revision, page.next_key.removeprefix(served.prefix(namespace)))
@@ -169,13 +174,19 @@ def _why(token: str) -> str:
     return f"illegal base64 data at input byte {wrong}" if wrong is not None else "encoded start key is not valid"
 
 
-def _expired(token: str, revision: int) -> StatusError:
-    if token:
-        return expired(
+def _expired(start: str) -> StatusError:
+    """The answer where a revision is no longer kept; `start`: where the list was to go on, "" if at its beginning.
+
+    A token comes along with which the rest can be had as it is now.
+    """
+    if start:
+        error = expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new list "
             "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
             "the results. Continuing with the provided token results in an inconsistent list - objects that were "
             "created, modified, or deleted between the time the first chunk was returned and now may show up in the "
             "list."
         )
+        error.status["metadata"] = {"continue": _make_token(INCONSISTENT, start)}
+        return error
     return expired("The resourceVersion for the provided list is too old.")
