@@ -16,7 +16,6 @@ from muster.apiserver.resources import Served
 from muster.apiserver.selecting import Predicate, field_predicate, field_terms, label_predicate
 from muster.apiserver.store.protocol import Compacted, Page, Store
 
-
 INCONSISTENT = -1
 """In a continue token instead of a revision: go on with what is there now."""
 
