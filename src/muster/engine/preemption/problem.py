@@ -208,7 +208,6 @@ def build(
     requests = requests.reshape(len(demands), len(axis))
     columns = np.flatnonzero(requests.any(axis=0))
     free = base.free()[:, columns]
-    before = [profile.count(demand.shape, base) for demand in demands]
     caps = np.array([profile.count(demand.shape, gone) for demand in demands], dtype=np.int64).T
     caps = np.minimum(caps, np.array([len(demand.places) for demand in demands]))
     problem = Problem(
@@ -228,7 +227,7 @@ def build(
         np.array([max(0, budget.allowed) for budget in budgets.all], dtype=np.int64),
         np.arange(len(base), dtype=np.int64),
     )
-    blockers = _blockers(profile, gone, problem, demands, before)
+    blockers = _blockers(profile, gone, problem, demands)
     return replace(problem, blockers=blockers) if blockers else problem
 
 
@@ -299,38 +298,26 @@ def _spent(units: Sequence[Unit], budgets: Budgets) -> Ints:
     return spent
 
 
-def _blockers(
-    profile: Profile,
-    gone: Trial,
-    problem: Problem,
-    demands: Sequence[Demand],
-    before: Sequence[Ints],
-) -> tuple[Blocker, ...]:
+def _blockers(profile: Profile, gone: Trial, problem: Problem, demands: Sequence[Demand]) -> tuple[Blocker, ...]:
     """Units that keep pods off a node for other reasons than room; `gone`: the trial without any of the units.
 
-    Only nodes are looked at where resources alone would allow more than the rules do. Their units are put back one a
-    node at a time.
+    Only pods with ports, volumes or relations to others can (see `remove_all`). They are put back one unit a node at a
+    time.
     """
-    found: list[Blocker] = []
-    for shape, demand in enumerate(demands):
-        by_room = fitting(problem.free, problem.requests[shape], problem.caps[:, shape])
-        odd = before[shape] < by_room
-        entries = [entry for entry, row in enumerate(problem.rows.tolist()) if odd[row]]
-        by_row: dict[int, list[int]] = {}
-        for entry in entries:
-            by_row.setdefault(int(problem.rows[entry]), []).append(entry)
-        for step in range(max(map(len, by_row.values()), default=0)):
-            now = [entries[step] for entries in by_row.values() if len(entries) > step]
-            units = [problem.units[int(problem.at[entry])] for entry in now]
-            back = [pod.key for unit in units for pod in unit.evicted if pod.key in gone.removed]
-            gone.restore(back)
+    names, found = gone.table.names, list[Blocker]()
+    back_on: dict[int, list[tuple[int, list[str]]]] = {}
+    for unit, row in zip(problem.at.tolist(), problem.rows.tolist(), strict=True):
+        keys = [pod.key for pod in problem.units[unit].evicted if pod.key in gone.removed and pod.node == names[row]]
+        if keys and problem.caps[row].any():
+            back_on.setdefault(row, []).append((unit, keys))
+    for step in range(max(map(len, back_on.values()), default=0)):
+        now = [(row, *units[step]) for row, units in back_on.items() if len(units) > step]
+        back = [key for _, _, keys in now for key in keys]
+        gone.restore(back)
+        free = gone.free()
+        for shape, demand in enumerate(demands):
             counts = profile.count(demand.shape, gone)
-            free = gone.free()
-            gone.remove(back)
-            for entry in now:
-                row = int(problem.rows[entry])
-                columns = gone.axis.vector(demand.shape.usage.requests, pods=1)
-                allowed = fitting(free[row : row + 1], columns, problem.caps[row : row + 1, shape])
-                if counts[row] < allowed[0]:
-                    found.append(Blocker(int(problem.at[entry]), row, shape, int(counts[row])))
+            allowed = fitting(free, gone.axis.vector(demand.shape.usage.requests, pods=1), problem.caps[:, shape])
+            found += [Blocker(unit, row, shape, int(counts[row])) for row, unit, _ in now if counts[row] < allowed[row]]
+        gone.remove(back)
     return tuple(found)

@@ -188,15 +188,50 @@ class Model:
     def _solve(self, objective: Floats, start: Bools | None, nodes: int) -> Found:
         if self._impossible:
             return Found(None, None, 0, True, 0)
-        highs = self._highs
-        highs.changeColsCost(self._columns, np.arange(self._columns, dtype=np.int32), objective)
+        known = None if start is None else self._complete(start)
+        highs = self._run(objective, known, nodes)
+        found = self._found(highs)
+        if found.chosen is not None and abs(float(objective @ self._values(highs)) - self._objective(highs)) > 0.5:
+            # HiGHS has returned the solution that it was started from together with the value of a better one.
+            found = self._found(self._run(objective, None, nodes))
+        return found
+
+    def _run(self, objective: Floats, start: Floats | None, nodes: int) -> highspy.Highs:
+        """A fresh solver each time: one that is asked again remembers what was true for other costs."""
+        highs = _quiet()
+        model = self._highs.getLp()
+        model.col_cost_ = objective
+        if highs.passModel(model) == highspy.HighsStatus.kError:
+            raise AssertionError("the solver did not accept a model of our own")
         highs.setOptionValue("mip_max_nodes", max(0, nodes))
         if self.time_limit_s is not None:
-            highs.setOptionValue("time_limit", highs.getRunTime() + self.time_limit_s)
+            highs.setOptionValue("time_limit", self.time_limit_s)
         if start is not None:
-            columns = np.arange(len(self._units), dtype=np.int32)
-            highs.setSolution(len(columns), columns, start[self._units].astype(np.float64))
+            solution = highspy.HighsSolution()
+            solution.col_value = start
+            highs.setSolution(solution)
         highs.run()
+        return highs
+
+    def _complete(self, chosen: Bools) -> Floats | None:
+        """The values of all columns for a choice of units; None where the pods cannot be counted without a search."""
+        problem = self.problem
+        if problem.shapes > 1:
+            return None
+        over = np.maximum(problem.spent[chosen].sum(axis=0) - problem.allowed, 0)
+        room = problem.room(chosen)[self._pairs[:, 0]]
+        return np.concatenate([chosen[self._units], room, over]).astype(np.float64)
+
+    @staticmethod
+    def _values(highs: highspy.Highs) -> Ints:
+        values: Ints = np.rint(np.array(highs.getSolution().col_value)).astype(np.int64)
+        return values
+
+    @staticmethod
+    def _objective(highs: highspy.Highs) -> float:
+        return float(highs.getInfo().objective_function_value)
+
+    def _found(self, highs: highspy.Highs) -> Found:
         status, info = highs.getModelStatus(), highs.getInfo()
         spent = max(1, int(info.mip_node_count))
         if status == highspy.HighsModelStatus.kInfeasible:
@@ -204,7 +239,7 @@ class Model:
         bound = int(np.ceil(info.mip_dual_bound - 1e-6)) if np.isfinite(info.mip_dual_bound) else 0
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             return Found(None, None, bound, False, spent)
-        values = np.rint(np.array(highs.getSolution().col_value)).astype(np.int64)
+        values = self._values(highs)
         chosen = np.zeros(len(self.problem.units), dtype=np.bool_)
         chosen[self._units] = values[: len(self._units)] > 0
         counts = np.zeros_like(self.problem.caps)
