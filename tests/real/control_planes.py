@@ -30,7 +30,10 @@ from muster.nodes.agent import NodeAgent
 from muster.nodes.leases import REAL_LEASE_S
 from muster.nodes.spec import NodeSpec, make_nodes
 
-GATES = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+GATES = (
+    "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true,WorkloadAwarePreemption=true,"
+    "DRAWorkloadResourceClaims=true"
+)
 JOB_GATES = f"{GATES},WorkloadWithJob=true"
 PATIENCE_S = 60.0
 
@@ -42,13 +45,21 @@ class Plane:
     kubeconfig: Path
     program: str
 
-    def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        """What kubectl printed. Fails the test if it fails."""
+    def say(self, *arguments: str) -> str:
+        """What kubectl printed, to both of its streams, whether it failed or not."""
+        done = self._run(arguments)
+        return done.stdout + done.stderr
+
+    def _run(self, arguments: tuple[str, ...], stdin: str = "") -> subprocess.CompletedProcess[str]:
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.kubeconfig.parent)}
         command = [self.program, "--kubeconfig", str(self.kubeconfig), *arguments]
-        done = subprocess.run(
+        return subprocess.run(
             command, input=stdin, env=environment, capture_output=True, text=True, timeout=120, check=False
         )
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """What kubectl printed. Fails the test if it fails."""
+        done = self._run(arguments, stdin)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout
 
