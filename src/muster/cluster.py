@@ -181,9 +181,15 @@ class Cluster:
         if held:
             return Result("Infeasible", {}, _said(held))
         terms = (cache.terms(entity.ref) if entity.ref is not None else None) or GroupTerms()
-        scheduled = len(cache.groups[entity.key].scheduled) if entity.ref is not None else 0
+        scheduled, domain = 0, None
+        if entity.ref is not None:
+            group = cache.groups[entity.key]
+            scheduled, domain = len(group.scheduled), cache.one_domain(group, terms)
+        if domain is not None and domain.fault:
+            return Result("Infeasible", {}, _said(domain.fault))
         members = tuple(Member(record.key, cache.shape(record)) for record in entity.records)
-        request = GroupRequest(entity.key, members, terms.min_count, scheduled, terms.topology_key)
+        key, pinned = terms.topology_key, None if domain is None else domain.pinned
+        request = GroupRequest(entity.key, members, terms.min_count, scheduled, key, topology_domain=pinned)
         snapshot = cache.state.snapshot()
         decision = decide(snapshot, request, budget=max(1, round(DEFAULT_BUDGET * budget_s)))
         explanation = None
@@ -202,13 +208,11 @@ class Cluster:
         return [(key, sorted(group.scheduled)) for key, group in groups if group.scheduled and key != asking]
 
     def _held(self, entity: _Entity) -> str:
-        """What holds the entity back before any attempt, "" if nothing does; the engine answers about topology."""
+        """What holds the entity back before any attempt, "" if nothing does."""
         if entity.ref is None:
             return ""
         cache = self._objects.cache
         members, terms = cache.groups[entity.key], cache.terms(entity.ref)
-        if terms is not None and terms.topology_key is not None:
-            return ""
         hold = hold_of_group(GroupFacts(entity.ref, terms, members.known, tuple(members.gated)))
         return hold.message if hold is not None else ""
 

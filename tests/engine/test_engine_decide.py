@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.api.codec import Object
-from muster.engine.decide import TOPOLOGY_UNSUPPORTED, decide
+from muster.engine.decide import decide
 from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed, Undecided
 from muster.engine.state import ClusterState
 from muster.testing import make_node, make_pod
@@ -97,15 +97,6 @@ def test_group_without_members_needs_nothing_more_or_is_infeasible() -> None:
 
     assert decide(state.snapshot(), ask(state, [], 2, scheduled=2)) == Placed(())
     assert isinstance(decide(state.snapshot(), ask(state, [], 2, scheduled=1)), Infeasible)
-
-
-def test_topology_constraint_is_undecided_for_now() -> None:
-    state = cluster(8)
-
-    decision = decide(state.snapshot(), ask(state, [make_pod()], 1, topology_key="topology.kubernetes.io/rack"))
-
-    assert isinstance(decision, Undecided)
-    assert decision.reason == TOPOLOGY_UNSUPPORTED
 
 
 def test_no_nodes_at_all() -> None:

@@ -321,16 +321,58 @@ def test_one_scheduling_gate_holds_the_whole_group() -> None:
     run(story)
 
 
-def test_a_topology_constraint_waits_and_says_that_it_is_not_supported() -> None:
+RACK = "topology.kubernetes.io/rack"
+
+
+def racked_gang(name: str, size: int, min_count: int, cpu: str) -> list[Object]:
+    group = make_group(name, min_count=min_count, schedulingConstraints={"topology": [{"key": RACK}]})
+    return [group, *(make_pod(f"{name}-{at}", group=name, cpu=cpu) for at in range(size))]
+
+
+def test_a_gang_with_a_topology_constraint_runs_in_one_rack_and_stays_there() -> None:
     async def story(world: World) -> None:
-        constraints = {"topology": [{"key": "topology.kubernetes.io/rack"}]}
-        group = make_group("a", min_count=1, schedulingConstraints=constraints)
-        await world.create(make_node(), group, make_pod("a-0", group="a"))
+        racks = [make_node(f"n{at}", cpu=2, labels={RACK: f"r{at // 2}"}) for at in range(4)]
+        await world.create(*racks, *racked_gang("a", 3, 3, "1"))
+        await world.clock.sleep(5)
+        assert sorted((await world.nodes_of()).values()) == ["n0", "n0", "n1"]
+        await world.create(make_pod("a-3", group="a", cpu="1"), make_pod("a-4", group="a", cpu="1"))
+        await world.clock.sleep(5)
+        nodes = await world.nodes_of()
+        assert len(nodes) == 4
+        assert set(nodes.values()) == {"n0", "n1"}
+
+    run(story)
+
+
+def test_a_gang_that_fits_in_no_rack_starts_when_a_node_joins_one() -> None:
+    async def story(world: World) -> None:
+        nodes = [make_node("n0", cpu=1, labels={RACK: "r0"}), make_node("n1", cpu=1), make_node("n2", cpu=1)]
+        await world.create(*nodes, *racked_gang("a", 2, 2, "1"))
         await world.clock.sleep(5)
         assert await world.nodes_of() == {}
         reason, message = await world.said("a-0")
-        assert reason == "SchedulingGated"
-        assert message.endswith("topology constraints are not supported yet")
+        assert reason == "Unschedulable"
+        assert f"0/1 topology domains of {RACK} have room: in r0, room for 1 of the 2 pods like the first" in message
+        await world.client.patch(NODES, "", "n2", {"metadata": {"labels": {RACK: "r0"}}})
+        await world.clock.sleep(5)
+        assert sorted((await world.nodes_of()).values()) == ["n0", "n2"]
+
+    run(story)
+
+
+def test_a_gang_whose_members_run_in_two_racks_fails_with_the_reason() -> None:
+    async def story(world: World) -> None:
+        nodes = [make_node(f"n{at}", cpu=4, labels={RACK: f"r{at}"}) for at in range(2)]
+        group, *pods = racked_gang("a", 3, 1, "1")
+        pods[0]["spec"]["nodeName"], pods[1]["spec"]["nodeName"] = "n0", "n1"
+        await world.create(*nodes, group, *pods)
+        await world.clock.sleep(5)
+        reason, message = await world.said("a-2")
+        assert reason == "SchedulerError"
+        assert message.endswith("more than 1 domain found for pod group: r0, r1")
+        await world.client.patch(NODES, "", "n1", {"metadata": {"labels": {RACK: "r0"}}})
+        await world.clock.sleep(5)
+        assert "a-2" in await world.nodes_of()
 
     run(story)
 

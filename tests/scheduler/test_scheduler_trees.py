@@ -194,7 +194,7 @@ def test_a_subtree_that_fails_leaves_nothing_behind() -> None:
         ),
         (
             [composite("root", 1, schedulingConstraints={"topology": [{"key": "zone"}]}), group("a", 1, "root")],
-            "waiting: default/root asks for one domain of 'zone'; topology constraints are not supported yet",
+            "waiting: default/root asks for one domain of 'zone'; topology constraints of trees are not supported yet",
         ),
     ],
     ids=["no root", "no root above", "circle", "too deep", "too few members", "topology"],

@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+
 from muster.api.codec import Object
 from muster.api.quantity import format_units
+from muster.engine.arrays import Ints
 from muster.engine.decide import decide, verdict
 from muster.engine.model import Diagnosis, GroupRequest, Member, Placed
 from muster.engine.nodes import NodeRecord
@@ -15,6 +18,7 @@ from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.tolerations import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, untolerated
+from muster.engine.topology import Candidate, candidates, domain_text, domains_of
 from muster.engine.words import amount_of, insufficient, nodes, pods, shape_text
 
 RunningGroup: TypeAlias = tuple[str, Sequence[str]]
@@ -26,6 +30,7 @@ LIFECYCLE_PREFIX = "node.kubernetes.io/"
 
 _MOST_NODE_KINDS = 64
 _MOST_TAINTS = 16
+_MOST_KEYS = 16
 _MOST_GROUPS = 256
 _MOST_ENDING = 8
 _BUDGET = 8
@@ -65,7 +70,7 @@ class Question:
 def smallest_changes(question: Question, groups: Sequence[RunningGroup]) -> list[Object]:
     """The changes that help, at most one of each kind and resource or taint."""
     request = question.request
-    if request.topology_key is not None or question.diagnosis.verdict or not request.members:
+    if question.diagnosis.verdict or not request.members:
         return []
     found: list[Object] = []
     if len(request.members) + request.scheduled >= request.min_count:
@@ -75,7 +80,9 @@ def smallest_changes(question: Question, groups: Sequence[RunningGroup]) -> list
         found += _ended_groups(question, groups)
     if question.lowers_min_count:
         found += _lowered_min_count(question)
-    order = ("addNodes", "lowerRequest", "lowerMinCount", "tolerate", "endGroups")
+    if request.topology_key is not None:
+        found += _changed_topology(question, request.topology_key)
+    order = ("addNodes", "lowerRequest", "lowerMinCount", "changeTopology", "tolerate", "endGroups")
     return sorted(found, key=lambda change: order.index(change["kind"]))
 
 
@@ -88,14 +95,15 @@ def _change(kind: str, text: str, minimal: bool, **fields: object) -> Object:
 
 def _added_nodes(question: Question) -> list[Object]:
     """How many nodes like an existing one are needed; the kind of node that takes most pods of the blocked shape."""
-    like, takes = _best_kind(question)
+    domain = _most_promising(question)
+    like, takes = _best_kind(question, domain)
     if like is None:
         return []
 
     def enough(number: int) -> bool | None:
         return question.verdict(snapshot=question.snapshot.with_nodes(_with_new(question.snapshot, like, number)))
 
-    room = int(question.profile.count(question.blocked, question.snapshot).sum())
+    room = int(question.profile.count(question.blocked, question.snapshot)[_rows(question, domain)].sum())
     guess = max(1, -(-(question.request.min_count - question.request.scheduled - room) // takes))
     number = _smallest(enough, guess, max(guess, len(question.request.members)))
     if number is None:
@@ -105,13 +113,33 @@ def _added_nodes(question: Question) -> list[Object]:
         amount_of(name, units) for name, units in like.allocatable if name in insufficient(question.diagnosis.reasons)
     )
     text = f"add {nodes(number)} like {like.name}" + (f" (with {offer})" if offer else "")
-    return [_change("addNodes", text, minimal, nodes=number, like=like.name, domain=None)]
+    if domain is None or question.request.topology_key is None:
+        return [_change("addNodes", text, minimal, nodes=number, like=like.name, domain=None)]
+    text = f"{text} to {domain_text(question.request.topology_key, domain.value)}"
+    return [_change("addNodes", text, minimal, nodes=number, like=like.name, domain=domain.value)]
 
 
-def _best_kind(question: Question) -> tuple[NodeRecord | None, int]:
-    """The existing node of whose kind a new one takes most pods of the blocked shape, and how many; None if none."""
+def _most_promising(question: Question) -> Candidate | None:
+    """The topology domain that comes closest to holding the group; None if none is asked for, or there is none."""
+    key = question.request.topology_key
+    ranked = candidates(question.profile, question.snapshot, question.request, key) if key is not None else []
+    return ranked[0] if ranked else None
+
+
+def _rows(question: Question, domain: Candidate | None) -> slice | Ints:
+    """The rows of the nodes of a domain, else all."""
+    key = question.request.topology_key
+    if domain is None or key is None:
+        return slice(None)
+    column = question.snapshot.table.column(key)
+    return column.rows_of(column.values[domain.value])
+
+
+def _best_kind(question: Question, domain: Candidate | None) -> tuple[NodeRecord | None, int]:
+    """The existing node (of the domain) of whose kind a new one takes most pods of the blocked shape, and how many."""
     kinds: dict[object, NodeRecord] = {}
-    for record in question.snapshot.table.records:
+    records, rows = question.snapshot.table.records, np.arange(len(question.snapshot))[_rows(question, domain)]
+    for record in (records[row] for row in rows.tolist()):
         if len(kinds) < _MOST_NODE_KINDS:
             kinds.setdefault(_kind(record), record)
     fresh = [_fresh(question.snapshot, record, 1) for record in kinds.values()]
@@ -221,6 +249,27 @@ def _lowered_min_count(question: Question) -> list[Object]:
     bigger = question.verdict(request=replace(request, min_count=to + 1)) if next_smaller else False
     minimal = bigger is False and question.proved
     return [_change("lowerMinCount", f"set minCount to {to}, so that {pods(to)} are enough", minimal, to=to)]
+
+
+def _changed_topology(question: Question, key: str) -> list[Object]:
+    """Another key whose domains are larger, the one with the most domains first; else no constraint at all."""
+    if question.request.topology_domain is None:
+        for other in _other_keys(question.snapshot, key):
+            if question.verdict(request=replace(question.request, topology_key=other)):
+                text = f"ask for one domain of {other} instead of {key}"
+                return [_change("changeTopology", text, question.proved, key=key, to=other)]
+    if question.verdict(request=replace(question.request, topology_key=None, topology_domain=None)):
+        return [_change("changeTopology", f"drop the topology constraint {key}", False, key=key, to=None)]
+    return []
+
+
+def _other_keys(snapshot: Snapshot, key: str) -> list[str]:
+    """Labels that name a topology, with fewer domains than nodes, those with the most domains first."""
+    table = snapshot.table
+    known = {name for record in table.records for name in record.labels if "topology" in name and name != key}
+    domains = {name: len(domains_of(table, name).values) for name in sorted(known)}
+    useful = [name for name, number in domains.items() if 0 < number < len(table)]
+    return sorted(useful, key=lambda name: (-domains[name], name))[:_MOST_KEYS]
 
 
 def _tolerated_taints(question: Question) -> list[Object]:

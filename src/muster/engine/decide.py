@@ -8,6 +8,7 @@ that the members do not fit (`exact`) → Undecided, if the budget does not suff
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.diagnose import diagnose, node_allowed
@@ -18,8 +19,7 @@ from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, P
 from muster.engine.profile import Profile
 from muster.engine.search import STEPS_PER_PASS, search
 from muster.engine.snapshot import Snapshot
-
-TOPOLOGY_UNSUPPORTED = "topology constraints are not supported yet"
+from muster.engine.topology import decide_in_one_domain
 
 DEFAULT_BUDGET = 64
 
@@ -47,22 +47,31 @@ def decide(
     answered with a proof: for members of one shape always, for several shapes if bounds or a complete search give one.
     Of several placements of the most members, it takes one with the lowest positions. Identical members get nodes in
     NodeTable order, so that neighbours in the group are neighbours in the cluster; how many each node gets is what the
-    sequential greedy gives (see `identical`).
+    sequential greedy gives (see `identical`). With a topology constraint all go to one domain (see `topology`).
     """
     needed = max(request.min_count - request.scheduled, 0)
     if not request.members:
         return _too_few(request, snapshot)
-    if request.topology_key is not None:
-        return Undecided(0, TOPOLOGY_UNSUPPORTED, _diagnosis(profile, snapshot, request, Attempt(())))
     if len(request.members) < needed:
         return Infeasible(_members_proof(request), _diagnosis(profile, snapshot, request, Attempt(())))
     snapshot = snapshot.facing(request.priority, (member.key for member in request.members))
+    limit = DEFAULT_BUDGET if budget is None else budget
+    inside = partial(_decide_inside, snapshot, request, remaining)
+    if request.topology_key is None:
+        return inside(profile, limit)
+    return decide_in_one_domain(profile, snapshot, request, request.topology_key, limit, inside)
+
+
+def _decide_inside(
+    snapshot: Snapshot, request: GroupRequest, remaining: Remaining | None, profile: Profile, limit: int
+) -> Decision:
+    """About enough members, on all nodes that the profile leaves open."""
+    needed = max(request.min_count - request.scheduled, 0)
     first = _nominated(profile, snapshot, request)
     if first is not None:
         return first
     demands = demands_of(request.members)
     bound, proof = most_placeable(profile, snapshot, demands)
-    limit = DEFAULT_BUDGET if budget is None else budget
     several = len(demands) > 1 and not binding(profile, snapshot, demands)
     passes = min(limit, _PASSES_BEFORE_EXACT) if several else limit
     best, spent = _best_attempt(profile, snapshot, demands, len(request.members), bound, passes)

@@ -63,8 +63,6 @@ def _summary(snapshot: Snapshot, request: GroupRequest, decision: Decision, prof
     if isinstance(decision, Placed):
         return _placed_text(decision)
     diagnosis = decision.diagnosis
-    if request.topology_key is not None and not isinstance(decision, Infeasible):
-        return decision.reason
     if len(request.members) + request.scheduled < request.min_count:
         return f"has {len(request.members) + request.scheduled} of the {request.min_count} pods that it needs"
     demands = demands_of(request.members)
@@ -72,6 +70,9 @@ def _summary(snapshot: Snapshot, request: GroupRequest, decision: Decision, prof
     need = demand_text(demands, needed, insufficient(diagnosis.reasons))
     if diagnosis.verdict:
         return f"needs {pods(needed)}; {diagnosis.verdict}"
+    if request.topology_key is not None:
+        why = decision.proof if isinstance(decision, Infeasible) else decision.reason
+        return f"needs {need} in one domain of {request.topology_key}; {why}{_other_reasons(diagnosis)}"
     return f"needs {need}; {_room_text(snapshot, demands, needed, decision, profile)}{_other_reasons(diagnosis)}"
 
 

@@ -50,8 +50,8 @@ class GroupRequest:
 
     `members` are the pending pods in the order in which they are to be placed (the first k of them when just k fit).
     `scheduled` members already have a node and count towards `min_count`; for an upstream topology constraint
-    (`topology_key`) they pin the domain. `priority`: room reserved for nominated pods of at least this priority is not
-    used.
+    (`topology_key`) they pin the domain: `topology_domain` is its value, None while no member runs. `priority`: room
+    reserved for nominated pods of at least this priority is not used.
     """
 
     key: str
@@ -60,6 +60,7 @@ class GroupRequest:
     scheduled: int = 0
     topology_key: str | None = None
     priority: int = 0
+    topology_domain: str | None = None
 
 
 class Placement(NamedTuple):

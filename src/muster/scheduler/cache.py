@@ -24,6 +24,7 @@ from muster.scheduler.changes import (
     request_differs,
     usage_differs,
 )
+from muster.scheduler.domains import OneDomain, one_domain
 from muster.scheduler.hierarchy import Chain, Hierarchy, parent_key
 from muster.scheduler.natural import natural
 
@@ -136,6 +137,15 @@ class SchedulerCache:
     def terms(self, ref: GroupRef) -> GroupTerms | None:
         """What the group asks for; None while its PodGroup, Workload or template is missing."""
         return find_terms(ref, self.pod_groups, self.workloads)
+
+    def one_domain(self, members: Members, terms: GroupTerms) -> OneDomain | None:
+        """The topology domain that a group is bound to; None without a constraint."""
+        if terms.topology_key is None:
+            return None
+        if not members.scheduled:
+            return OneDomain(terms.topology_key)
+        placed = {key: record.node for key, record in members.scheduled.items()}
+        return one_domain(self.state.snapshot().table, terms.topology_key, placed)
 
     def chain(self, ref: GroupRef) -> Chain | None:
         """The composite groups above a group; None if it has no parent, or is not known."""

@@ -10,6 +10,7 @@ from enum import Enum
 from muster.api.codec import JSON, Object
 from muster.api.meta import has_condition, is_deleting
 from muster.api.quantity import resource_units
+from muster.engine.topology import PLUGIN as TOPOLOGY_PLUGIN
 from muster.scheduler.waiting import ANY
 
 
@@ -24,7 +25,15 @@ class ClusterEvent(Enum):
 
 
 NODE_LOCAL_PLUGINS = frozenset(
-    {"NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"}
+    {
+        "NodeName",
+        "NodeUnschedulable",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        TOPOLOGY_PLUGIN,
+    }
 )
 """Plugins whose verdict on a node depends on that node alone: a change elsewhere cannot lift it."""
 
@@ -34,7 +43,7 @@ FOR_EVER = frozenset({"Unsupported"})
 CONCERNS: dict[ClusterEvent, frozenset[str]] = {
     ClusterEvent.NODE_ADDED: NODE_LOCAL_PLUGINS,
     ClusterEvent.NODE_GREW: frozenset({"NodeResourcesFit"}),
-    ClusterEvent.NODE_LABELS: frozenset({"NodeAffinity"}),
+    ClusterEvent.NODE_LABELS: frozenset({"NodeAffinity", TOPOLOGY_PLUGIN}),
     ClusterEvent.NODE_TAINTS: frozenset({"TaintToleration", "NodeUnschedulable"}),
     ClusterEvent.POD_REMOVED: frozenset({"NodeResourcesFit", "NodePorts"}),
 }

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from muster.api.groups import GroupRef
 from muster.engine.model import Decision, Member
 from muster.engine.preemption.model import NoPlan
+from muster.engine.topology import DomainError
 from muster.scheduler.answers import Answers
 from muster.scheduler.apart import Answer, Apart, group_answer, is_heavy, tree_answer
 from muster.scheduler.cache import Effects, Members, PodRecord, SchedulerCache
@@ -22,6 +23,7 @@ from muster.scheduler.cycle import (
     Rejection,
     Signature,
     Verdict,
+    apart_in_domains,
     by_shape,
     failure,
     is_final,
@@ -369,6 +371,8 @@ class SchedulerCore:
             if decision is None:
                 decision = self.answers.of_run(run) if answer is None else group_answer(answer)
             result = verdicts(run, decision)
+        except DomainError as error:
+            result = [apart_in_domains(first, str(error))]
         except Exception as error:  # a fault in one decision must not stop the others; the verdict reports it
             result = [failure(ask, f"{type(error).__name__}: {error}") for ask in run]
         if decision is not None and is_final(result[-1]):
@@ -429,7 +433,8 @@ class SchedulerCore:
         need = len(members) if ask.tree is not None else max(1, ask.min_count - ask.scheduled)
         is_pod = ask.ref is None and ask.tree is None
         profile = self.entities.profiles[ask.profile]
-        return Question(ask.entity, ask.priority, members, need, is_pod, self._may_preempt(ask), profile)
+        may_preempt = self._may_preempt(ask)
+        return Question(ask.entity, ask.priority, members, need, is_pod, may_preempt, profile, ask.topology)
 
     def _may_preempt(self, ask: Ask) -> bool:
         """Whether neither the group nor any of its pods has preemptionPolicy Never."""

@@ -14,7 +14,9 @@ from muster.api.groups import GroupRef
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Member, Placed, Placement, Undecided
 from muster.engine.preemption.model import Plan
 from muster.engine.shape import Shape
+from muster.engine.topology import DomainError
 from muster.scheduler.changes import waits_for
+from muster.scheduler.domains import OneDomain
 from muster.scheduler.preempt import Victim
 from muster.scheduler.tree import Branch, Leaf, TreeDecision, leaves_of
 from muster.scheduler.waiting import ANY
@@ -28,7 +30,8 @@ class Signature:
     """What an entity asks, whoever it is: entities with one signature fit or do not fit together.
 
     `members` are the shapes with their counts in the order of first appearance; `need` of them must be placed at least.
-    `profile`: the number of the profile by whose rules they are placed. `structure`: what a tree of groups asks.
+    `profile`: the number of the profile by whose rules they are placed. `structure`: what a tree of groups asks,
+    or the topology domain that a group is bound to.
     `priority` decides what room is kept from them; `keeper`: the entity, if room is kept for it.
     """
 
@@ -50,7 +53,8 @@ class Ask:
     """A ready entity: a plain pod (`ref` None, one member) or the pending members of a group.
 
     `profile`: the number of the profile by whose rules it is placed. `tree`: for a tree of groups, what it is made of;
-    `members` are then those of all groups. `has_room_kept`: by a preemption.
+    `members` are then those of all groups. `has_room_kept`: by a preemption. `topology`: for a group that must be in
+    one topology domain.
     """
 
     entity: str
@@ -62,13 +66,14 @@ class Ask:
     profile: int = 0
     tree: Branch | None = None
     has_room_kept: bool = False
+    topology: OneDomain | None = None
 
     @property
     def signature(self) -> Signature:
         counts: dict[Shape, int] = {}
         for member in self.members:
             counts[member.shape] = counts.get(member.shape, 0) + 1
-        structure = None if self.tree is None else self.tree.question
+        structure: Hashable = self.topology if self.tree is None else self.tree.question
         need, keeper = max(1, self.min_count - self.scheduled), self.entity if self.has_room_kept else ""
         return Signature(tuple(counts.items()), need, self.profile, structure, self.priority, keeper)
 
@@ -133,11 +138,19 @@ def _is_plain(ask: Ask) -> bool:
 
 
 def request_of(run: Sequence[Ask]) -> GroupRequest:
-    """The question to the engine that stands for a run."""
+    """The question to the engine that stands for a run. Raises DomainError for a group that runs in no one domain."""
     first = run[0]
     if len(run) > 1:
         return GroupRequest(first.entity, tuple(ask.members[0] for ask in run), min_count=1)
-    return GroupRequest(first.entity, first.members, first.min_count, first.scheduled)
+    topology = first.topology
+    if topology is None:
+        return GroupRequest(first.entity, first.members, first.min_count, first.scheduled)
+    if topology.fault:
+        raise DomainError(topology.fault)
+    key, pinned = topology.key, topology.pinned
+    return GroupRequest(
+        first.entity, first.members, first.min_count, first.scheduled, topology_key=key, topology_domain=pinned
+    )
 
 
 def verdicts(run: Sequence[Ask], decision: Decision) -> list[Verdict]:
@@ -213,6 +226,11 @@ def is_final(verdict: Verdict) -> bool:
 def failure(ask: Ask, error: str) -> Verdict:
     """The attempt ended in an internal error: nothing is known about any member."""
     return Verdict(ask, (), Rejection(_keys(ask), SCHEDULER_ERROR, error))
+
+
+def apart_in_domains(ask: Ask, error: str) -> Verdict:
+    """The members that run are in no one domain, as they must be: an error until something in the cluster changes."""
+    return Verdict(ask, (), Rejection(_keys(ask), SCHEDULER_ERROR, error, ask.signature, frozenset({ANY})))
 
 
 def _joins(first: Ask, ask: Ask) -> bool:

@@ -160,7 +160,8 @@ class Entities:
             return None
         pending = tuple(self._member(record) for record in records)
         priority, profile = self.priority(entity), self._profile_number(records[0])
-        return Ask(entity, priority, pending, members.ref, terms.min_count, self._scheduled(members), profile)
+        scheduled, topology = self._scheduled(members), self.cache.one_domain(members, terms)
+        return Ask(entity, priority, pending, members.ref, terms.min_count, scheduled, profile, topology=topology)
 
     def _tree_ask(self, entity: str) -> Ask | None:
         tree = self._branch(entity.removeprefix(TREE))

@@ -53,9 +53,6 @@ def hold_of_group(facts: GroupFacts) -> Hold | None:
     if len(facts.scheduler_names) > 1:
         names = " and ".join(sorted(facts.scheduler_names))
         return Hold(ERROR, f"all pods in a single pod group should have the same .spec.schedulerName set, got: {names}")
-    if terms.topology_key is not None:
-        unsupported = "topology constraints are not supported yet"
-        return Hold(GATED, f"waiting: pod group {ref.key} asks for one domain of {terms.topology_key!r}; {unsupported}")
     return None
 
 
@@ -86,7 +83,7 @@ def hold_of_tree(facts: TreeFacts) -> Hold | None:
         return Hold(ERROR, f"all pods of a composite pod group should have the same .spec.schedulerName, got: {names}")
     if facts.topology is not None:
         group, key = facts.topology
-        unsupported = "topology constraints are not supported yet"
+        unsupported = "topology constraints of trees are not supported yet"
         return Hold(GATED, f"waiting: {group} asks for one domain of {key!r}; {unsupported}")
     return None
 

@@ -26,7 +26,9 @@ from muster.engine.preemption.pods import WAITS, Cluster, PodPreemptor, preempt_
 from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
+from muster.engine.topology import allowed_nodes
 from muster.scheduler.cache import PodRecord, SchedulerCache
+from muster.scheduler.domains import OneDomain
 from muster.scheduler.preempt_units import BY_SCHEDULER, Units
 
 
@@ -61,6 +63,7 @@ class Question:
     is_pod: bool
     may_preempt: bool
     profile: Profile
+    topology: OneDomain | None = None
 
 
 class Preemptions:
@@ -159,7 +162,10 @@ class Preemptions:
             return preempt_pod(cluster, pod)
         request = GroupRequest(question.entity, question.members, question.need)
         group = GroupPreemptor(request, question.priority, question.may_preempt)
-        return preempt_group(cluster, group, time_limit_s=self._time_limit_s)
+        domains = None
+        if question.topology is not None:
+            domains = allowed_nodes(cluster.snapshot.table, question.topology.key, question.topology.pinned)
+        return preempt_group(cluster, group, time_limit_s=self._time_limit_s, domains=domains)
 
     def start(self, question: Question, plan: Plan, now_s: float) -> tuple[list[Victim], list[str]]:
         """Carries a plan into the books: the pods to delete, and entities whose room it takes, to be tried again."""

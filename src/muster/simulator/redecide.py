@@ -17,6 +17,7 @@ from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
+from muster.scheduler.domains import one_domain
 from muster.scheduler.options import SchedulerOptions
 from muster.simulator.groups import ENDED, GroupView, first_reason, phase_of, scheduler_of
 
@@ -42,9 +43,19 @@ class Judge:
             states = {"Unschedulable": "Unschedulable", "SchedulingGated": "Gated"}
             return states.get(first_reason(group.pending)[0], "Pending"), None
         members = tuple(Member(key_of(pod), self._state.shape_of(pod)) for pod in group.pending)
-        running = sum(1 for pod in group.pods if pod["spec"].get("nodeName") and phase_of(pod) not in ENDED)
+        placed = {
+            key_of(pod): str(pod["spec"]["nodeName"])
+            for pod in group.pods
+            if pod["spec"].get("nodeName") and phase_of(pod) not in ENDED
+        }
+        running, domain = len(placed), None
         topology_key = group.terms.topology_key if group.terms is not None else None
-        request = GroupRequest(group.ref.key, members, group.min_count, running, topology_key)
+        if topology_key is not None:
+            domain = one_domain(self._snapshot.table, topology_key, placed)
+            if domain.fault:
+                return "Unschedulable", None
+        pinned = None if domain is None else domain.pinned
+        request = GroupRequest(group.ref.key, members, group.min_count, running, topology_key, topology_domain=pinned)
         scheduler = scheduler_of(group.pods[0]) if group.pods else ""
         profile = self._options.profile_of(scheduler)
         question = (tuple(member.shape for member in members), group.min_count, running, topology_key, scheduler)

@@ -1,0 +1,309 @@
+"""Groups that must run in one topology domain: all nodes with one value of a label (the upstream constraint).
+
+All domains are looked at in one pass: what `count` says of each node, summed by domain, is a bound on what the domain
+holds. Domains that it rules out are settled; in the others the group is decided as any group, with a rule in front
+that closes all other nodes. Sources: workload-scheduling.md 1.3-1.6 (KEP-5732).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from muster.engine.arrays import Ints, Ints32
+from muster.engine.mixed import Demand, binding, demands_of
+from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Placed, Status, Undecided
+from muster.engine.nodes import NodeTable
+from muster.engine.plugins.node_resources_fit import NodeResourcesFit
+from muster.engine.plugins.scoring_strategy import (
+    DEFAULT_WEIGHTS,
+    NATIVE,
+    LeastAllocated,
+    MostAllocated,
+    RequestedToCapacityRatio,
+)
+from muster.engine.profile import MAX_NODE_SCORE, Profile, limited_to, remembered
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot
+
+PLUGIN = "TopologyPlacementGenerator"
+"""Upstream's name of what limits a group to a domain."""
+
+Inside = Callable[[Profile, int], Decision]
+"""Decides about the request by the rules of a profile, within so much budget."""
+
+_SHARES = 4
+"""Each of several domains gets this part of the budget, so that one that is hard does not use up all of it."""
+_MOST_AFTER_PLACED = 16
+"""So many further domains are tried for a place for more members than enough."""
+
+
+class DomainError(Exception):
+    """The scheduled members of a group are not in one domain. Upstream: SchedulerError, until they are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The rule that a pod goes to a node with this value of the label. An empty value is a value."""
+
+    key: str
+    value: str
+    name: str = PLUGIN
+
+    def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
+        """Any number on nodes of the domain, none elsewhere."""
+        return remembered(snapshot.table, (Within, self.key, self.value), lambda: self._count(snapshot.table))
+
+    def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
+        """The same for all other nodes: who is evicted there does not matter."""
+        text = f"node(s) were outside of the topology domain {domain_text(self.key, self.value)}"
+        return [Status(PLUGIN, (text,), resolvable=False)] * len(rows)
+
+    def _count(self, table: NodeTable) -> Ints32:
+        column = table.column(self.key)
+        limits = limited_to(column.ids == column.values.get(self.value, -2))
+        limits.setflags(write=False)
+        return limits
+
+
+@dataclass(frozen=True, slots=True)
+class Domains:
+    """The nodes with a label by its value. `values` in NodeTable order of their first nodes; `rows`: the nodes with
+    the label, domain by domain; `starts[d]`: where domain d begins in `rows`."""
+
+    key: str
+    values: tuple[str, ...]
+    rows: Ints
+    starts: Ints
+
+    def sums(self, values: Ints) -> Ints:
+        """int64[D]: the values (int64[N]) of each domain's nodes, summed."""
+        if not self.values:
+            return np.zeros(0, dtype=np.int64)
+        sums: Ints = np.add.reduceat(values[self.rows], self.starts)
+        return sums
+
+    def nodes(self, table: NodeTable) -> list[list[str]]:
+        """The names of each domain's nodes."""
+        return [[table.records[row].name for row in part.tolist()] for part in np.split(self.rows, self.starts[1:])]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A domain that may be chosen. `most`: at most so many members fit; `preference`: smaller is better."""
+
+    value: str
+    most: int
+    preference: tuple[int, ...]
+
+
+def domains_of(table: NodeTable, key: str) -> Domains:
+    """All domains of a label; a node without it is in none. Worked out once a table."""
+    return remembered(table, (Domains, key), lambda: _partition(table, key))
+
+
+def _partition(table: NodeTable, key: str) -> Domains:
+    column = table.column(key)
+    rows = np.flatnonzero(column.ids >= 0)
+    ids = column.ids[rows]
+    if (np.diff(ids) < 0).any():
+        order = np.argsort(ids, kind="stable")
+        rows, ids = rows[order], ids[order]
+    starts = np.flatnonzero(np.diff(ids, prepend=-1))
+    return Domains(key, tuple(column.values), rows.astype(np.int64), starts.astype(np.int64))
+
+
+def domain_text(key: str, value: str) -> str:
+    """A domain in words."""
+    return f"{key}={value}" if value else f'{key}=""'
+
+
+def pinned_domain(table: NodeTable, key: str, placed: Mapping[str, str]) -> str | None:
+    """The domain in which a group's scheduled members are; `placed`: pod key → node name. None without members.
+
+    Members on nodes that do not exist any more do not count. Raises DomainError if a node lacks the label, or if they
+    are in several domains.
+    """
+    found: dict[str, None] = {}
+    for pod, node in sorted(placed.items()):
+        row = table.index.get(node)
+        if row is None:
+            continue
+        value = table.records[row].labels.get(key)
+        if value is None:
+            raise DomainError(
+                f"cannot determine domain for already scheduled pods: no topology domain found for pod {pod}"
+            )
+        found[value] = None
+    if len(found) > 1:
+        names = ", ".join(sorted(found))
+        raise DomainError(
+            f"cannot determine domain for already scheduled pods: more than 1 domain found for pod group: {names}"
+        )
+    return next(iter(found), None)
+
+
+def allowed_nodes(table: NodeTable, key: str, pinned: str | None) -> list[list[str]]:
+    """The sets of nodes of which one must hold the whole group: those of all domains, or of the pinned one."""
+    domains = domains_of(table, key)
+    nodes = domains.nodes(table) if domains.values else []
+    return [names for value, names in zip(domains.values, nodes, strict=True) if pinned is None or value == pinned]
+
+
+def limited(profile: Profile, key: str, value: str) -> Profile:
+    """The profile with all nodes outside of the domain closed."""
+    return replace(profile, filters=(Within(key, value), *profile.filters))
+
+
+def decide_in_one_domain(
+    profile: Profile, snapshot: Snapshot, request: GroupRequest, key: str, limit: int, inside: Inside
+) -> Decision:
+    """Places a group in the domain that is preferred among those that hold most of it, or says why none holds enough.
+
+    Most members first; then upstream's placement score (the fullest domain, by NodeResourcesFit), then the domain with
+    the least room, which leaves the largest domains free, then NodeTable order. `Infeasible` needs a proof for each
+    domain. `request` has members; `limit` is the budget of all domains together.
+    """
+    ranked = candidates(profile, snapshot, request, key)
+    if not ranked:
+        return _no_domain(snapshot, request, key)
+    needed = max(request.min_count - request.scheduled, 1)
+    open_ = [candidate for candidate in ranked if candidate.most >= needed]
+    if not open_:
+        decision = inside(limited(profile, key, ranked[0].value), 1)
+        return _refused(key, len(ranked), ranked[0].value, decision)
+    share = limit if len(open_) == 1 else max(1, limit // _SHARES)
+    return _best_of(key, len(ranked), open_, limit, lambda value: inside(limited(profile, key, value), share))
+
+
+def _best_of(
+    key: str, number: int, open_: Sequence[Candidate], limit: int, inside: Callable[[str], Decision]
+) -> Decision:
+    best: Placed | None = None
+    first: Decision | None = None
+    undecided: list[Undecided] = []
+    spent, further = 0, 0
+    for candidate in open_:
+        if best is not None and (candidate.most <= len(best.placements) or further >= _MOST_AFTER_PLACED):
+            break
+        if spent >= max(limit, 1):
+            break
+        decision = inside(candidate.value)
+        first = first or decision
+        further += best is not None
+        if isinstance(decision, Placed):
+            if best is None or len(decision.placements) > len(best.placements):
+                best = decision
+        elif isinstance(decision, Undecided):
+            undecided.append(decision)
+            spent += decision.spent
+    if best is not None:
+        return best
+    assert first is not None
+    if not undecided:
+        return _refused(key, number, open_[0].value, first)
+    reason = f"in {len(undecided)} of {number} topology domains of {key} {undecided[0].reason}"
+    return Undecided(spent, reason, undecided[0].diagnosis, undecided[0].best_found)
+
+
+def _refused(key: str, number: int, value: str, decision: Decision) -> Decision:
+    """No domain has room; `decision` is that about the most promising one."""
+    if not isinstance(decision, Infeasible):
+        return decision
+    proof = f"0/{number} topology domains of {key} have room: in {value or repr(value)}, {decision.proof}"
+    return Infeasible(proof, decision.diagnosis)
+
+
+def _no_domain(snapshot: Snapshot, request: GroupRequest, key: str) -> Infeasible:
+    nodes = len(snapshot)
+    if request.topology_domain is None:
+        proof = f"no node has the label {key}"
+        reason = f"node(s) didn't have the topology label {key}"
+    else:
+        domain = domain_text(key, request.topology_domain)
+        proof = f"its scheduled pods pin it to the topology domain {domain}, which has no nodes any more"
+        reason = f"node(s) were outside of the topology domain {domain}"
+    reasons = ((reason, nodes),) if nodes else ()
+    return Infeasible(proof, Diagnosis(request.members[0].key, nodes, reasons, frozenset({PLUGIN})))
+
+
+def candidates(profile: Profile, snapshot: Snapshot, request: GroupRequest, key: str) -> list[Candidate]:
+    """The domains that the group may use, the preferred ones first, whether they have room or not."""
+    domains = domains_of(snapshot.table, key)
+    if not domains.values:
+        return []
+    demands = demands_of(request.members)
+    rooms = _rooms(profile, snapshot, demands, domains)
+    wanted = np.array([len(demand.places) for demand in demands], dtype=np.int64)
+    taken = np.minimum(rooms, wanted[:, None])
+    most, room = taken.sum(axis=0), rooms.sum(axis=0)
+    nominated = domains.sums(_nominated(snapshot, request))
+    score = _scores(profile, snapshot, demands, domains, taken)
+    found = [
+        Candidate(value, int(most[at]), (-int(most[at]), -int(nominated[at]), -int(score[at]), int(room[at]), at))
+        for at, value in enumerate(domains.values)
+        if request.topology_domain is None or value == request.topology_domain
+    ]
+    return sorted(found, key=lambda candidate: candidate.preference)
+
+
+def _rooms(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], domains: Domains) -> Ints:
+    """int64[shapes, D]: at most so many pods of each shape fit into each domain."""
+    of = profile.ceiling if binding(profile, snapshot, demands) else profile.count
+    return np.stack([domains.sums(of(demand.shape, snapshot)) for demand in demands])
+
+
+def _nominated(snapshot: Snapshot, request: GroupRequest) -> Ints:
+    """int64[N]: for how many of the members each node was cleared."""
+    index = snapshot.table.index
+    rows = [index[member.nominated] for member in request.members if member.nominated in index]
+    return np.bincount(np.array(rows, dtype=np.int64), minlength=len(snapshot)).astype(np.int64)
+
+
+def _scores(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], domains: Domains, taken: Ints) -> Ints:
+    """int64[D]: upstream's NodeResourcesFit score of a placement: MostAllocated on the sums over the domain.
+
+    `taken` int64[shapes, D]: how many pods of each shape it would receive.
+    """
+    columns = snapshot.axis.columns
+    total = np.zeros(len(domains.values), dtype=np.int64)
+    weight_sum = np.zeros(len(domains.values), dtype=np.int64)
+    for name, weight in _weights(profile):
+        if name not in columns or not (name in NATIVE or any(each.shape.request(name) for each in demands)):
+            continue
+        held = domains.sums(_held(snapshot, name))
+        for demand, number in zip(demands, taken, strict=True):
+            held = held + number * _request(demand.shape, name)
+        offered = domains.sums(snapshot.table.allocatable[:, columns[name]])
+        coarse = int(offered.max()) // _LARGE + 1  # products stay within 64 bits
+        held, offered = np.minimum(held, offered) // coarse, offered // coarse
+        total += weight * (held * MAX_NODE_SCORE // np.maximum(offered, 1))
+        weight_sum += np.where(offered > 0, weight, 0)
+    return total // np.maximum(weight_sum, 1)
+
+
+_LARGE = 2**55
+_SCORED = {"cpu": 0, "memory": 1}
+
+
+def _held(snapshot: Snapshot, name: str) -> Ints:
+    place = _SCORED.get(name)
+    return snapshot.requested[:, snapshot.axis.columns[name]] if place is None else snapshot.scored[:, place]
+
+
+def _request(shape: Shape, name: str) -> int:
+    place = _SCORED.get(name)
+    return shape.request(name) if place is None else shape.usage.scored[place]
+
+
+def _weights(profile: Profile) -> tuple[tuple[str, int], ...]:
+    """The resources that count, with their weights: those of the scores of nodes; none if the profile has no such."""
+    for weighted in profile.scores:
+        if isinstance(weighted.plugin, NodeResourcesFit):
+            strategy = weighted.plugin.strategy
+            if isinstance(strategy, LeastAllocated | MostAllocated | RequestedToCapacityRatio):
+                return strategy.weights
+            return DEFAULT_WEIGHTS
+    return ()
