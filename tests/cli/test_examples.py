@@ -44,6 +44,19 @@ def test_the_notebook_runs_from_top_to_bottom(
     assert names["largest"] == {2: 6, 4: 12, 8: 24}
 
 
+@pytest.mark.parametrize(("cpu", "want"), [(8, "Running"), (6, "Unschedulable")])
+def test_gangs_of_the_topology_example_run_in_a_rack_each_or_not_at_all(
+    cpu: int, want: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(EXAMPLES / "topology" / "racks.yaml")
+    assert main(["simulate", "-f", file, "--nodes", f"count=8,cpu={cpu},memory=32Gi,racks=4", "-o", "json"]) == 0
+    report: Object = loads(capsys.readouterr().out)
+    assert {group["state"] for group in report["groups"]} == {want}
+    racks = [group["topology"].get("topology.kubernetes.io/rack") for group in report["groups"]]
+    assert racks == (["rack-0", "rack-1"] if want == "Running" else [None, None])
+    assert not report["invariants"]["violations"]
+
+
 @pytest.mark.parametrize(
     ("name", "nodes", "want"),
     [

@@ -72,7 +72,7 @@ def _summary(snapshot: Snapshot, request: GroupRequest, decision: Decision, prof
         return f"needs {pods(needed)}; {diagnosis.verdict}"
     if request.topology_key is not None:
         why = decision.proof if isinstance(decision, Infeasible) else decision.reason
-        return f"needs {need} in one domain of {request.topology_key}; {why}{_other_reasons(diagnosis)}"
+        return f"needs {need} in one domain of {request.topology_key}; {why}"
     return f"needs {need}; {_room_text(snapshot, demands, needed, decision, profile)}{_other_reasons(diagnosis)}"
 
 
