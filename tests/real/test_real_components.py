@@ -3,6 +3,7 @@ say on a real one: the same story runs on both, and the error lines of their log
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ from control_planes import (
 
 from muster.api.codec import Object, Objects
 from muster.api.meta import condition
+
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+"""What `KUBEBUILDER_ASSETS` must hold; `make test-real` sets it."""
 
 pytestmark = pytest.mark.real
 
@@ -110,6 +114,19 @@ def apply_examples(plane: Plane) -> dict[str, str]:
         plane.say("delete", "-f", str(path), "--wait=false")
     plane.kubectl("delete", "namespace", "some-ns", "--wait=false")
     return printed
+
+
+@pytest.fixture(scope="session")
+def assets() -> Path:
+    """The folder of the binaries; skips where there is none, unless MUSTER_REAL is set."""
+    folder = os.environ.get("KUBEBUILDER_ASSETS", "")
+    missing = [name for name in PROGRAMS if not folder or not (Path(folder) / name).exists()]
+    if missing:
+        message = f"KUBEBUILDER_ASSETS has no {', '.join(missing)} (see hack/build-kube)"
+        if os.environ.get("MUSTER_REAL"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return Path(folder)
 
 
 @pytest.fixture(scope="module")
