@@ -28,7 +28,7 @@ CLASSES = [priority_class(name, value) for name, value in (("low", 10), ("mid", 
 
 def gang(name: str, size: int, cpu: str, level: str, **spec: object) -> Objects:
     """A PodGroup and its pods, which run on."""
-    group = make_group(name, min_count=size, priorityClassName=level, **spec)
+    group = make_group(name, min_count=size, priorityClassName=level, **spec)  # type: ignore[arg-type]  # fields of the spec only
     pods = [make_pod(f"{name}-{place}", cpu=cpu, group=name, spec=None) for place in range(size)]
     for pod in pods:
         pod["spec"]["priorityClassName"] = level

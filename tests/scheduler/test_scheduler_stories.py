@@ -331,7 +331,7 @@ def racked_gang(name: str, size: int, min_count: int, cpu: str) -> list[Object]:
 
 def test_a_gang_with_a_topology_constraint_runs_in_one_rack_and_stays_there() -> None:
     async def story(world: World) -> None:
-        racks = [make_node(f"n{at}", cpu=2, labels={RACK: f"r{at // 2}"}) for at in range(4)]
+        racks = [make_node(f"n{at}", cpu="2", labels={RACK: f"r{at // 2}"}) for at in range(4)]
         await world.create(*racks, *racked_gang("a", 3, 3, "1"))
         await world.clock.sleep(5)
         assert sorted((await world.nodes_of()).values()) == ["n0", "n0", "n1"]
@@ -346,7 +346,7 @@ def test_a_gang_with_a_topology_constraint_runs_in_one_rack_and_stays_there() ->
 
 def test_a_gang_that_fits_in_no_rack_starts_when_a_node_joins_one() -> None:
     async def story(world: World) -> None:
-        nodes = [make_node("n0", cpu=1, labels={RACK: "r0"}), make_node("n1", cpu=1), make_node("n2", cpu=1)]
+        nodes = [make_node("n0", cpu="1", labels={RACK: "r0"}), make_node("n1", cpu="1"), make_node("n2", cpu="1")]
         await world.create(*nodes, *racked_gang("a", 2, 2, "1"))
         await world.clock.sleep(5)
         assert await world.nodes_of() == {}
@@ -362,7 +362,7 @@ def test_a_gang_that_fits_in_no_rack_starts_when_a_node_joins_one() -> None:
 
 def test_a_gang_whose_members_run_in_two_racks_fails_with_the_reason() -> None:
     async def story(world: World) -> None:
-        nodes = [make_node(f"n{at}", cpu=4, labels={RACK: f"r{at}"}) for at in range(2)]
+        nodes = [make_node(f"n{at}", cpu="4", labels={RACK: f"r{at}"}) for at in range(2)]
         group, *pods = racked_gang("a", 3, 1, "1")
         pods[0]["spec"]["nodeName"], pods[1]["spec"]["nodeName"] = "n0", "n1"
         await world.create(*nodes, group, *pods)
