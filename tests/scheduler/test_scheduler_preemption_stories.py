@@ -242,3 +242,26 @@ def test_leftover_members_of_a_gang_preempt_one_victim_set_at_a_time() -> None:
         assert await world.nodes_of("gang") == {"gang-0": "n0", "gang-1": "n1"}
 
     run(story)
+
+
+def test_a_gang_bound_to_a_rack_evicts_pods_of_one_rack_only() -> None:
+    rack = "topology.kubernetes.io/rack"
+
+    async def story(world: World) -> None:
+        nodes = [make_node(f"n{at}", cpu="2", labels={rack: f"r{at // 2}"}) for at in range(4)]
+        fillers = [running(f"low-{at}", f"n{at}", cpu="1", priority=1) for at in range(4)]
+        more = running("low-more", "n0", cpu="1", priority=1)
+        await create(world, *nodes, *fillers, more)
+        group = make_group("a", min_count=3, priority=10, schedulingConstraints={"topology": [{"key": rack}]})
+        await create(world, group, *(make_pod(f"a-{at}", group="a", cpu="1", priority=10) for at in range(3)))
+        await world.clock.sleep(5)
+        gone = await leaving(world)
+        assert len(gone) == 1
+        assert gone[0] in ("low-2", "low-3")
+        await world.delete_pod(gone[0])
+        await world.clock.sleep(5)
+        placed = await world.nodes_of("a-")
+        assert len(placed) == 3
+        assert set(placed.values()) == {"n2", "n3"}
+
+    run(story)
