@@ -9,7 +9,7 @@ import numpy as np
 
 from muster.engine.arrays import Bools, Ints
 from muster.engine.model import Diagnosis, Status
-from muster.engine.profile import PreFilterPlugin, Profile, acting, beside_nominated
+from muster.engine.profile import Profile, acting, beside_nominated, looks_first
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -53,7 +53,7 @@ def node_statuses(profile: Profile, snapshot: Snapshot, shape: Shape) -> dict[st
 def shape_verdict(profile: Profile, snapshot: Snapshot, shape: Shape) -> Status | None:
     """The first rule that rejects the shape as such, whatever the nodes."""
     for plugin in profile.filters:
-        if isinstance(plugin, PreFilterPlugin):
+        if looks_first(plugin):
             verdict = plugin.verdict(shape, snapshot)
             if verdict is not None:
                 return verdict
@@ -63,7 +63,7 @@ def shape_verdict(profile: Profile, snapshot: Snapshot, shape: Shape) -> Status 
 def node_allowed(profile: Profile, snapshot: Snapshot, shape: Shape, row: int) -> bool:
     """Whether a node is among those that the rules let be looked at for the shape."""
     for plugin in profile.filters:
-        if isinstance(plugin, PreFilterPlugin):
+        if looks_first(plugin):
             allowed = plugin.node_set(shape, snapshot)
             if plugin.verdict(shape, snapshot) is not None or (allowed is not None and not allowed[row]):
                 return False
@@ -78,7 +78,7 @@ def _failing(profile: Profile, snapshot: Snapshot, shape: Shape) -> Iterator[tup
     open_: Bools = np.ones(len(snapshot), dtype=np.bool_)
     excluding = []
     for plugin in profile.filters:
-        allowed = plugin.node_set(shape, snapshot) if isinstance(plugin, PreFilterPlugin) else None
+        allowed = plugin.node_set(shape, snapshot) if looks_first(plugin) else None
         if allowed is not None:
             open_ &= allowed
             excluding.append(plugin.name)

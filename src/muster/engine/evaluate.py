@@ -11,7 +11,7 @@ import numpy as np
 from muster.engine.arrays import Ints
 from muster.engine.diagnose import node_statuses, shape_verdict
 from muster.engine.model import Status
-from muster.engine.profile import Profile, SkippingPlugin, Weighted, feasible_rows, is_coupled, score_error
+from muster.engine.profile import Profile, Weighted, can_skip, feasible_rows, is_coupled, score_error
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -61,7 +61,7 @@ def _scores(weighted: Weighted, snapshot: Snapshot, shape: Shape, rows: Ints) ->
         coupling = plugin.coupling(shape, snapshot)
         scaled = None if coupling is None else coupling.scores(feasible_rows(rows, len(snapshot)))
         return None if scaled is None else scaled.scores[rows]
-    if isinstance(plugin, SkippingPlugin) and plugin.skips(shape):
+    if can_skip(plugin) and plugin.skips(shape):
         return None
     raw = plugin.score(shape, snapshot, rows, np.ones(len(rows), dtype=np.int64))
     return plugin.normalisation.scale(raw, int(raw.max(initial=0)))

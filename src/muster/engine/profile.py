@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -41,7 +41,6 @@ class FilterPlugin(Protocol):
         """Why not, for each of the rows; only asked for rows whose count is 0."""
 
 
-@runtime_checkable
 class PreFilterPlugin(Protocol):
     """A rule that can reject a shape, or all nodes but some, before nodes are looked at one by one."""
 
@@ -54,6 +53,11 @@ class PreFilterPlugin(Protocol):
 
     def node_set(self, shape: Shape, snapshot: Snapshot) -> Bools | None:
         """bool[N]: the nodes to look at; None for all."""
+
+
+def looks_first(plugin: object) -> TypeIs[PreFilterPlugin]:
+    """Whether a plugin is a PreFilterPlugin. (`isinstance` with a protocol takes longer than many a rule.)"""
+    return hasattr(plugin, "node_set")
 
 
 class Normalisation(Enum):
@@ -168,16 +172,20 @@ class CoupledPlugin(Protocol):
 
 
 def is_coupled(plugin: object) -> TypeIs[CoupledPlugin]:
-    """Whether a plugin couples nodes. (`isinstance` with a protocol takes longer than many a rule.)"""
+    """Whether a plugin couples nodes; see `looks_first`."""
     return hasattr(plugin, "coupling")
 
 
-@runtime_checkable
 class SkippingPlugin(Protocol):
     """A score rule that leaves out some shapes: they get no score from it, which counts as 0."""
 
     def skips(self, shape: Shape) -> bool:
         """Whether the rule does not score the shape."""
+
+
+def can_skip(plugin: object) -> TypeIs[SkippingPlugin]:
+    """Whether a plugin may leave out shapes; see `looks_first`."""
+    return hasattr(plugin, "skips")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
@@ -23,6 +24,7 @@ BENCHES = {
     "gangs": "engine time of homogeneous gangs",
     "exact": "mixed groups: placed, proved or undecided, beside first-fit-decreasing and one greedy pass",
     "preemption": "victims for a gang on a full cluster: time of the plan, and evictions beside kube-scheduler's rule",
+    "apiserver": "requests/s by verb over HTTP, a list of 10,000 pods, events/s to 100 watchers, memory a pod",
     "startup": "`muster up`: start to ready",
     "throughput": "pods created over HTTP until they are bound",
     "restart": "`muster up` on a full data directory: start to the first decision",
@@ -47,7 +49,7 @@ def bench(
     Parameters
     ----------
     names
-        What to measure: gangs, exact, preemption, startup, throughput, restart, demo. Everything if none is named.
+        What to measure: gangs, exact, preemption, apiserver, startup, throughput, restart, demo. Everything if none is named.
     output
         How to print the figures.
     write
@@ -67,7 +69,7 @@ def bench(
 
 
 def describe_setting() -> Object:
-    """Where the figures were taken: versions, processors, and how busy the machine was before."""
+    """Where the figures were taken: versions, processors, how busy the machine was before, and how fast."""
     load_1min = os.getloadavg()[0]
     return {
         "muster": muster.__version__,
@@ -75,7 +77,19 @@ def describe_setting() -> Object:
         "system": f"{platform.system()} {platform.machine()}",
         "cpus": os.cpu_count(),
         "load_1min": round(load_1min, 2),
+        "loop_ms": round(_loop_ms(), 1),
     }
+
+
+def _loop_ms() -> float:
+    """The processor time of a fixed piece of Python, at best: figures of two machines, or of one that is busy and one
+    that is idle, compare by it."""
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        sum(number * number for number in range(300_000))
+        times.append(1000 * (time.process_time() - start))
+    return min(times)
 
 
 def draw(value: Object, console: Console) -> None:

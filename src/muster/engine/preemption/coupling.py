@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
-@runtime_checkable
+
 class CouplingPlugin(Protocol):
     """A rule whose verdict on a node may depend on pods on other nodes."""
 
@@ -17,6 +19,11 @@ class CouplingPlugin(Protocol):
         """Whether it does for pods of this shape, with the pods that run now."""
 
 
+def may_couple(plugin: object) -> TypeIs[CouplingPlugin]:
+    """Whether a plugin is a CouplingPlugin; see `muster.engine.profile.looks_first`."""
+    return hasattr(plugin, "couples")
+
+
 def couples_nodes(profile: Profile, shape: Shape, snapshot: Snapshot) -> bool:
     """Whether some rule couples nodes for this shape."""
-    return any(isinstance(rule, CouplingPlugin) and rule.couples(shape, snapshot) for rule in profile.filters)
+    return any(may_couple(rule) and rule.couples(shape, snapshot) for rule in profile.filters)
