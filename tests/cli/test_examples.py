@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.codec import Object, loads
+from muster.api.codec import Object, dumps, loads
 from muster.api.manifests import load
 from muster.cli.main import main
+from muster.testing import make_pod
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MANIFESTS = [file for file in sorted(EXAMPLES.rglob("*.yaml")) if "kubescheduler.config.k8s.io" not in file.read_text()]
@@ -42,6 +43,15 @@ def test_the_notebook_runs_from_top_to_bottom(
     assert out.startswith("Placed\ndefault/train-0 → ")
     assert "Infeasible\n" in out
     assert names["largest"] == {2: 6, 4: 12, 8: 24}
+
+
+def test_the_gang_of_the_article_runs_in_one_rack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pods = [make_pod(f"w-{at}", group="topology-aware-workers-pg", cpu="4") for at in range(4)]
+    (tmp_path / "pods.json").write_bytes(dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+    files = [str(EXAMPLES / "article" / "podgroup-topology.yaml"), str(tmp_path / "pods.json")]
+    assert main(["simulate", "-f", *files, "--nodes", "count=8,cpu=8,memory=32Gi,racks=4", "-o", "json"]) == 0
+    (group,) = loads(capsys.readouterr().out)["groups"]
+    assert (group["state"], group["topology"]) == ("Running", {"topology.kubernetes.io/rack": "rack-0"})
 
 
 @pytest.mark.parametrize(("cpu", "want"), [(8, "Running"), (6, "Unschedulable")])
