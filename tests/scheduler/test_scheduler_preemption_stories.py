@@ -265,3 +265,26 @@ def test_a_gang_bound_to_a_rack_evicts_pods_of_one_rack_only() -> None:
         assert set(placed.values()) == {"n2", "n3"}
 
     run(story)
+
+
+def test_a_victim_that_may_not_be_deleted_is_not_asked_for_again() -> None:
+    deletions: list[str] = []
+
+    def rule(method: str, path: str, asked: int) -> str:
+        if method == "DELETE" and path.endswith("/low"):
+            deletions.append(path)
+            return "403"
+        return ""
+
+    async def story(world: World) -> None:
+        await create(world, make_node("n0", cpu="2"), make_node("n1", cpu="2"))
+        await create(world, running("low", "n0", cpu="2"), running("mid", "n1", cpu="2", priority=5))
+        await create(world, make_pod("high", cpu="2", priority=10))
+        await world.clock.sleep(30)
+        assert len(deletions) == 1
+        assert await leaving(world) == ["mid"]
+        await world.delete_pod("mid")
+        await world.clock.sleep(15)
+        assert await world.nodes_of("high") == {"high": "n1"}
+
+    run(story, rule=rule)

@@ -31,7 +31,7 @@ from muster.testing import make_group, make_job, make_node, make_pod
 ALPHA1 = Resource("scheduling.k8s.io", "v1alpha1", "workloads", "Workload")
 
 Rule = Callable[[str, str, int], str]
-"""(method, path, how often that was asked before) → what the network does: "", "before", "after", "429", "500"."""
+"""(method, path, how often that was asked before) → what the network does: "", "before", "after", "403", "429", "500"."""
 
 
 class BadNetwork:
@@ -50,7 +50,7 @@ class BadNetwork:
         fault = self._rule(method, path, asked)
         if fault == "before":
             raise TransportError("connection refused")
-        if fault in ("429", "500"):
+        if fault in ("403", "429", "500"):
             return Response(int(fault), {"kind": "Status", "status": "Failure", "code": int(fault), "reason": "Oops"})
         response = await self._inner.request(method, path, query=query, headers=headers, body=body)
         if fault == "after":

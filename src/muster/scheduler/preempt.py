@@ -31,6 +31,8 @@ from muster.scheduler.cache import PodRecord, SchedulerCache
 from muster.scheduler.domains import OneDomain
 from muster.scheduler.preempt_units import BY_SCHEDULER, Units
 
+NOT_KEPT = "the room that was found did not hold"
+
 
 @dataclass(slots=True)
 class Ongoing:
@@ -77,6 +79,8 @@ class Preemptions:
         self._time_limit_s = time_limit_s
         self._ongoing: dict[str, Ongoing] = {}
         self._waiting_for: dict[str, dict[str, None]] = {}
+        self._ready: dict[str, None] = {}
+        """Entities whose plan evicts nobody: they are to be tried at once."""
 
     def __contains__(self, entity: str) -> bool:
         return entity in self._ongoing
@@ -147,6 +151,17 @@ class Preemptions:
         ongoing = self._ongoing.get(question.entity)
         if ongoing is not None and ongoing.awaited and self._nodes_stand(ongoing):
             return NoPlan(WAITS, is_waiting=True)
+        try:
+            found = self._find(question, now_s)
+        except Exception as error:  # a fault in one plan must not stop the others; the rejection reports it
+            return NoPlan(f"{type(error).__name__}: {error}")
+        is_empty = isinstance(found, Plan) and not found.victims and not found.waits_for
+        if is_empty and ongoing is not None:
+            # It was planned so before and did not hold: trying for ever would help nobody.
+            return NoPlan(NOT_KEPT)
+        return found
+
+    def _find(self, question: Question, now_s: float) -> Plan | NoPlan:
         cluster = Cluster(
             self._cache.state.snapshot(),
             self.units.all(),
@@ -183,6 +198,8 @@ class Preemptions:
             if record is not None:
                 ongoing.awaited[key] = uid_of(record.pod)
                 self._waiting_for.setdefault(key, {})[question.entity] = None
+        if not ongoing.awaited:
+            self._ready[question.entity] = None
         self.units.evicting(victim.record.key for victim in victims)
         for pod in places:
             self.cleared.pop(pod, None)
@@ -200,7 +217,7 @@ class Preemptions:
 
     def gone(self, pods: Iterable[str]) -> list[str]:
         """Pods are gone: the entities that have none left to wait for."""
-        ready: dict[str, None] = {}
+        ready, self._ready = self._ready, {}
         for pod in pods:
             for entity in self._waiting_for.pop(pod, ()):
                 ongoing = self._ongoing.get(entity)
@@ -210,7 +227,7 @@ class Preemptions:
 
     def refused(self, pod: str) -> list[str]:
         """A victim cannot be deleted: the entities that waited for it, which have to plan anew."""
-        self.units.stays(pod)
+        self.units.keep(pod)
         entities = list(self._waiting_for.get(pod, ()))
         for entity in entities:
             self.release(entity)

@@ -25,6 +25,7 @@ class Units:
     def __init__(self, cache: SchedulerCache) -> None:
         self._cache = cache
         self._evicting: dict[str, None] = {}
+        self._kept: dict[str, None] = {}
         self._single: dict[str, Unit] = {}
         self._grouped: dict[str, dict[str, RunningPod]] = {}
         self._group_of: dict[str, str] = {}
@@ -36,6 +37,8 @@ class Units:
         found = list(self._single.values())
         for key, pods in self._grouped.items():
             found += self._units_of(key, pods)
+        if self._kept:
+            found = [unit for unit in found if not any(pod.key in self._kept for pod in unit.pods)]
         return found
 
     def priority(self, pod: str) -> int | None:
@@ -69,11 +72,11 @@ class Units:
             self._evicting[pod] = None
             self._cache.assigned_changed[pod] = None
 
-    def stays(self, pod: str) -> None:
-        """The pod is not deleted after all."""
-        if pod in self._evicting:
-            del self._evicting[pod]
-            self._cache.assigned_changed[pod] = None
+    def keep(self, pod: str) -> None:
+        """The server does not delete this pod: it is no victim any more, nor is the unit that it is a part of."""
+        self._evicting.pop(pod, None)
+        self._kept[pod] = None
+        self._cache.assigned_changed[pod] = None
 
     def shape_of(self, pod: str) -> Shape | None:
         """What a running pod would ask for on another node."""
@@ -94,6 +97,7 @@ class Units:
             record = self._cache.pods.get(key)
             if record is None:
                 self._evicting.pop(key, None)
+                self._kept.pop(key, None)
             elif record.node:
                 self._add(key, record)
 
