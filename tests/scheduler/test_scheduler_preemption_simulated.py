@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
 from muster.api.codec import Object, Objects
+from muster.api.manifests import load
 from muster.nodes.spec import parse_node_spec
 from muster.simulator.faults import ComponentFault, RequestFaults
 from muster.simulator.options import ClusterOptions
@@ -90,7 +92,7 @@ def test_a_low_gang_never_holds_up_a_high_one() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_faults_do_not_break_the_rules(seed: int) -> None:
     rng = random.Random(seed)
-    old = [thing for number in range(4) for thing in gang(f"old-{number}", 2, "4", "low", disruptionMode={"all": {}})]
+    old = [thing for number in range(4) for thing in gang(f"old-{number}", 2, "4", "low", together=True)]
     storm = [thing for number in range(2) for thing in gang(f"new-{number}", rng.randint(1, 4), "8", "high")]
     faults = Faults(
         requests=RequestFaults(rate=0.2, until_s=300.0),
@@ -100,6 +102,17 @@ def test_faults_do_not_break_the_rules(seed: int) -> None:
     assert not outcome.violations
     shown = report(outcome)
     assert [pod for pod in shown["pods"] if pod["name"].startswith("new-") and pod["node"]]
+
+
+def test_the_example_evicts_the_group_as_a_whole_and_spares_the_plain_pod() -> None:
+    examples = Path(__file__).parents[2] / "examples" / "preemption"
+    later = [(30.0, load(examples / "urgent-gang.yaml"))]
+    nodes = [parse_node_spec("count=3,cpu=8")]
+    shown = report(simulate(load(examples / "running.yaml"), timed=later, nodes=nodes, until_s=300.0, options=OPTIONS))
+    assert sorted(each["pod"] for each in shown["evictions"]) == [f"default/victim-{place}" for place in range(4)]
+    assert {each["by"] for each in shown["evictions"]} == {"default/urgent"}
+    assert {pod["name"]: pod["preempted"] for pod in shown["pods"]}["report"] is False
+    assert {group["name"]: group["state"] for group in shown["groups"]}["urgent"] == "Running"
 
 
 def test_equal_seeds_give_equal_evictions() -> None:
