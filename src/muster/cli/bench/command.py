@@ -49,7 +49,8 @@ def bench(
     Parameters
     ----------
     names
-        What to measure: gangs, exact, preemption, apiserver, startup, throughput, restart, demo. Everything if none is named.
+        What to measure: gangs, exact, preemption, apiserver, startup, throughput, restart, demo.
+        Everything if none is named.
     output
         How to print the figures.
     write
