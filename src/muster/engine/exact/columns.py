@@ -12,9 +12,9 @@ from muster.engine.exact.master import Master, Relaxed
 from muster.engine.exact.pricing import Floats, price
 from muster.engine.exact.work import Budget
 
-_FEWEST_STATES, _NARROW_STATES = 8, 2_048
+_FEWEST_STATES, _NARROW_STATES = 8, 6_000
 _WIDER, _MOST_STATES, _ALL_STATES = 8, 4_096, 600_000
-_SLOW, _FEW = 0.1, 0.25
+_SLOW, _FEW = 0.2, 0.25
 """A round that closes less than this part of the gap was slow; one that finds patterns for fewer classes found few."""
 _WORK_PER_CALL = 4_000
 _EPSILON = 1e-6

@@ -11,12 +11,14 @@ from muster.engine.exact.problem import Problem, Use, used_of
 from muster.engine.exact.work import Budget
 
 _ROUNDS = 3
-_NEARLY_WHOLE = 0.7
 _EPSILON = 1e-6
 
 
-def dive(master: Master, target: int, budget: Budget) -> tuple[Use, ...]:
-    """A placement, worth `target` if the dive went well. The master is as before, but for new patterns."""
+def dive(master: Master, target: int, budget: Budget, nearly_whole: float) -> tuple[Use, ...]:
+    """A placement, worth `target` if the dive went well. The master is as before, but for new patterns.
+
+    Where nothing is whole, the largest fraction is fixed, and others with it that are at least `nearly_whole`.
+    """
     left = _Left(master.problem)
     while left.is_any and not budget.is_used_up:
         master.limit(left.demand, left.nodes, left.mosts)
@@ -27,7 +29,7 @@ def dive(master: Master, target: int, budget: Budget) -> tuple[Use, ...]:
             if not add_patterns(master, relaxed, left.caps, narrow(master.problem.classes), budget)[0]:
                 break
             relaxed = relax(master, budget)
-        if left.value + relaxed.value < target - 1 + _EPSILON or not left.fix(master, relaxed):
+        if left.value + relaxed.value < target - 1 + _EPSILON or not left.fix(master, relaxed, nearly_whole):
             break
     master.unlimit()
     return tuple(left.uses)
@@ -60,7 +62,7 @@ class _Left:
         """What the fixed part is worth."""
         return self.problem.value(self.problem.demand - self.demand)
 
-    def fix(self, master: Master, relaxed: Relaxed) -> bool:
+    def fix(self, master: Master, relaxed: Relaxed, nearly_whole: float) -> bool:
         """Fixes whole parts, else the largest fractions that do not get into each other's way; False if none is."""
         amounts = relaxed.amounts
         whole = np.floor(amounts + _EPSILON).astype(np.int64)
@@ -70,7 +72,7 @@ class _Left:
         order = np.argsort(-amounts, kind="stable")[: int((amounts > _EPSILON).sum())]
         fixed = False
         for each in order.tolist():
-            if fixed and amounts[each] < _NEARLY_WHOLE:
+            if fixed and amounts[each] < nearly_whole:
                 break
             fixed = self._use(master, each, 1, not fixed) or fixed
         return fixed

@@ -1,7 +1,4 @@
-"""The master problem in HiGHS: which known patterns to use how often, as a linear program that grows, or as a MIP.
-
-One thread, a fixed seed and limits that count work, so that equal problems have equal answers on every machine.
-"""
+"""The master problem: which known patterns to use how often, as a linear program that grows, or in whole numbers."""
 
 from __future__ import annotations
 
@@ -11,14 +8,10 @@ import highspy
 import numpy as np
 
 from muster.engine.arrays import Ints
+from muster.engine.exact.highs import minimise_whole, quiet, work_of
 from muster.engine.exact.pricing import Floats
 from muster.engine.exact.problem import Problem, Use, placed_by
 from muster.engine.exact.work import Remaining
-
-WORK_PER_CALL = 500
-WORK_PER_ITERATION = 10
-WORK_PER_NODE = 3_000
-"""What calls, simplex iterations (of a small model) and nodes of the search tree cost in states of pricing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,7 @@ class Master:
         self.patterns = patterns
         self.work = 0
         self._columns = 0
-        self._highs = _quiet()
+        self._highs = quiet()
         self._add_frame()
         self.sync()
 
@@ -160,7 +153,7 @@ class Master:
     def relax(self) -> Relaxed:
         """Solves the linear relaxation from the last basis."""
         self._highs.run()
-        self._count(int(self._highs.getInfo().simplex_iteration_count))
+        self.work += work_of(self._highs)
         solution = self._highs.getSolution()
         duals = np.array(solution.row_dual)
         shapes, classes = self.problem.shapes, self.problem.classes
@@ -172,31 +165,13 @@ class Master:
             np.maximum(-duals[shapes : shapes + classes], 0.0),
         )
 
-    def _count(self, iterations: int) -> None:
-        size = int(self._highs.getNumRow()) + int(self._highs.getNumCol())
-        self.work += WORK_PER_CALL + max(0, iterations) * (WORK_PER_ITERATION + size // 20)
-
     def integral(self, target: int, tree_nodes: int, remaining: Remaining | None) -> tuple[Use, ...]:
         """The best placement by whole patterns that a search of so many nodes finds; stops at one worth `target`."""
-        highs = _quiet()
-        model = self._highs.getLp()
-        model.integrality_ = [highspy.HighsVarType.kInteger] * int(model.num_col_)
-        if highs.passModel(model) == highspy.HighsStatus.kError:
-            raise AssertionError("the solver did not accept a model of our own")
-        highs.setOptionValue("mip_rel_gap", 0.0)
-        highs.setOptionValue("mip_abs_gap", 0.99)
-        highs.setOptionValue("mip_max_nodes", tree_nodes)
-        highs.setOptionValue("objective_target", -float(target) + 0.5)
-        if remaining is not None:
-            highs.setOptionValue("time_limit", max(0.0, remaining()))
-        highs.run()
-        info = highs.getInfo()
-        self._count(int(info.simplex_iteration_count))
-        self.work += WORK_PER_NODE * max(1, int(info.mip_node_count))
-        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        tree = minimise_whole(self._highs.getLp(), -target, tree_nodes, remaining)
+        self.work += tree.work
+        if tree.values is None:
             return ()
-        amounts = np.rint(np.array(highs.getSolution().col_value)[self._frame :]).astype(np.int64)
-        return uses_of(self.patterns, amounts)
+        return uses_of(self.patterns, tree.values[self._frame :].astype(np.int64))
 
 
 def uses_of(patterns: Patterns, amounts: Ints) -> tuple[Use, ...]:
@@ -210,18 +185,3 @@ def uses_of(patterns: Patterns, amounts: Ints) -> tuple[Use, ...]:
 def worth(problem: Problem, uses: tuple[Use, ...]) -> int:
     """The value of a placement."""
     return problem.value(placed_by(problem, uses))
-
-
-class _Quiet(highspy.Highs):
-    """HiGHS that prints nothing. The constructor enables callbacks, and that would print a banner."""
-
-    def enableCallbacks(self) -> None:
-        self.setOptionValue("output_flag", False)
-        super().enableCallbacks()  # type: ignore[no-untyped-call]  # the package's own omission
-
-
-def _quiet() -> _Quiet:
-    highs = _Quiet()  # type: ignore[no-untyped-call]  # the package's own omission
-    for name, value in (("threads", 1), ("random_seed", 0), ("parallel", "off")):
-        highs.setOptionValue(name, value)
-    return highs

@@ -1,4 +1,4 @@
-"""The search: column generation for a bound, a dive and a MIP over the patterns for a placement, branches for a proof.
+"""The search: column generation for a bound, a dive and MIPs for a placement, branches for a proof.
 
 All limits count work, about one unit a state of pricing (half a microsecond). The answer is the best placement found
 and a bound with its proof; where they do not meet, the work allowed was not enough.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from muster.engine.arrays import Ints
+from muster.engine.exact.assignment import assign_to_nodes
 from muster.engine.exact.certificate import Proof, Separate, Split, branch
 from muster.engine.exact.columns import Bounded, generate
 from muster.engine.exact.dive import dive
@@ -19,6 +20,8 @@ from muster.engine.exact.pricing import Floats
 from muster.engine.exact.problem import Problem, Use, keeps_rows
 from muster.engine.exact.work import Budget
 
+_DIVES = (0.7, 0.95, 0.45)
+"""From bold to cautious and bolder: each dive leaves patterns that the next can use."""
 _MIP_PATTERNS = 4_000
 _MIP_TREE = 200
 _MOST_DEPTH = 200
@@ -87,13 +90,19 @@ class _Search:
             self.uses, self.value = original, value
 
     def round_off(self, master: Master, target: int) -> None:
-        """Placements from the relaxation: a dive, and if it does not reach the target a MIP over the patterns."""
-        self.offer(dive(master, target, self.budget))
-        if self.value >= target or self.budget.is_used_up or len(self.patterns.at) > _MIP_PATTERNS:
-            return
-        before = master.work
-        self.offer(master.integral(target, _MIP_TREE, self.budget.remaining))
-        self.budget.spent += master.work - before
+        """Placements from the relaxation: dives, else a MIP over the patterns, else one over single nodes."""
+        for nearly_whole in _DIVES:
+            if self._goes_on(target):
+                self.offer(dive(master, target, self.budget, nearly_whole))
+        if self._goes_on(target) and len(self.patterns.at) <= _MIP_PATTERNS:
+            before = master.work
+            self.offer(master.integral(target, _MIP_TREE, self.budget.remaining))
+            self.budget.spent += master.work - before
+        if self._goes_on(target):
+            self.offer(assign_to_nodes(self.problem, target, _MIP_TREE, self.budget))
+
+    def _goes_on(self, target: int) -> bool:
+        return self.value < target and not self.budget.is_used_up
 
     def close(self, master: Master, bounded: Bounded, depth: int) -> Proof | None:
         """A proof that nothing here is worth more than the cutoff, which may rise meanwhile; None: gave up."""
