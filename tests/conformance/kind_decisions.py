@@ -16,7 +16,7 @@ from muster.engine.diagnose import diagnose
 from muster.engine.evaluate import Evaluation, evaluate
 from muster.engine.model import Code, GroupRequest, Member, Placed, ScoreError, Status
 from muster.engine.profile import Profile
-from muster.engine.registry import default_profile
+from muster.engine.registry import default_profile, without_guards
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
@@ -76,10 +76,10 @@ def decision_of(case: Object) -> Object:
 def profile_of(config: Object | None) -> Profile:
     """The profile of a recorded configuration."""
     if config is None:
-        return default_profile()
+        return without_guards(default_profile())
     profile = {name: config[name] for name in ("plugins", "pluginConfig") if config.get(name)}
     file = {"apiVersion": API_VERSION, "kind": KIND_NAME, "profiles": [profile]}
-    return read_configuration(file).profiles[0].profile
+    return without_guards(read_configuration(file).profiles[0].profile)
 
 
 def differences(case: Object) -> Iterator[Difference]:

@@ -19,7 +19,7 @@ from muster.engine.decide import decide
 from muster.engine.evaluate import evaluate
 from muster.engine.model import GroupRequest, Member, Placed
 from muster.engine.profile import Profile
-from muster.engine.registry import PluginArguments, SpreadArguments, default_profile
+from muster.engine.registry import PluginArguments, SpreadArguments, default_profile, without_guards
 from muster.engine.spreading import parse_constraint
 from muster.engine.state import ClusterState
 from muster.testing.clusters import FEATURES, RandomCluster, random_cluster
@@ -36,6 +36,7 @@ SETS = {name: frozenset({name}) for name in FEATURES} | {
     "spread with taints": frozenset({"spread", "taints", "nodeAffinity"}),
     "everything": frozenset(FEATURES),
 }
+PROFILE = without_guards(default_profile())
 SEEDS = st.integers(0, 2**63)
 kinds = pytest.mark.parametrize("features", SETS.values(), ids=SETS)
 
@@ -92,7 +93,7 @@ def check_one(cluster: RandomCluster, reference: ReferenceScheduler, profile: Pr
 def test_one_pod_is_decided_as_by_the_reference(features: frozenset[str], seed: int, nodes: int, pods: int) -> None:
     rng = Random(seed)
     cluster = random_cluster(rng, features, nodes=nodes, pods=pods)
-    check_one(cluster, reference_of(cluster), default_profile(), rng)
+    check_one(cluster, reference_of(cluster), PROFILE, rng)
 
 
 @settings(max_examples=CASES, deadline=None)
@@ -109,7 +110,9 @@ def test_default_constraints_of_a_profile_are_applied_as_by_the_reference(seed: 
     reference = reference_of(cluster)
     reference.arguments = {"PodTopologySpread": {"defaultingType": "List", "defaultConstraints": entries}}
     constraints = tuple(parse_constraint(entry) for entry in entries)
-    check_one(cluster, reference, default_profile(PluginArguments(spread=SpreadArguments(constraints))), rng)
+    check_one(
+        cluster, reference, without_guards(default_profile(PluginArguments(spread=SpreadArguments(constraints)))), rng
+    )
 
 
 @kinds
@@ -131,6 +134,6 @@ def test_equal_pods_in_one_go_get_the_nodes_that_they_would_get_one_by_one(
         reference.place(cluster.pod, node)
     shape = state.shape_of(cluster.pod)
     members = tuple(Member(f"pod-{place}", shape) for place in range(number))
-    decision = decide(state.snapshot(), GroupRequest("g", members, min_count=1))
+    decision = decide(state.snapshot(), GroupRequest("g", members, min_count=1), profile=PROFILE)
     got = [placement.node for placement in decision.placements] if isinstance(decision, Placed) else []
     assert sorted(got) == sorted(want)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from muster.api.codec import Object
-from muster.api.meta import key_of
+from muster.api.meta import key_of, name_of, namespace_of
 from muster.api.selectors import LabelSelector, Operator, Requirement, SelectorError, label_selector
 
 NAMESPACE = "Namespace"
@@ -44,9 +44,10 @@ class ObjectStore:
     `version(kind)` is a number that is different after every change of that kind, for whoever remembers results.
     """
 
-    __slots__ = ("_kinds", "_own", "_versions")
+    __slots__ = ("_kinds", "_own", "_spaces", "_versions")
 
     def __init__(self) -> None:
+        self._spaces: dict[str, dict[str, list[Object]]] = {}
         self._kinds: dict[str, dict[str, Object]] = {}
         self._own: set[str] = set()
         self._versions: dict[str, int] = {}
@@ -55,6 +56,7 @@ class ObjectStore:
         """The objects of this moment."""
         other = ObjectStore()
         other._kinds, other._versions = dict(self._kinds), dict(self._versions)
+        other._spaces = dict(self._spaces)
         self._own.clear()
         return other
 
@@ -81,6 +83,15 @@ class ObjectStore:
         """All objects of a kind by key, in no particular order."""
         return self._kinds.get(kind, _NONE)
 
+    def in_namespace(self, kind: str, namespace: str) -> list[Object]:
+        """The objects of a kind in a namespace by name."""
+        spaces = self._spaces.get(kind)
+        if spaces is None:
+            spaces = self._spaces[kind] = {}
+            for _, obj in sorted(self.all(kind).items()):
+                spaces.setdefault(namespace_of(obj), []).append(obj)
+        return spaces.get(namespace, [])
+
     def version(self, kind: str) -> int:
         """The number of changes of this kind so far."""
         return self._versions.get(kind, 0)
@@ -93,17 +104,29 @@ class ObjectStore:
 
     def _writable(self, kind: str) -> dict[str, Object]:
         self._versions[kind] = self._versions.get(kind, 0) + 1
+        self._spaces.pop(kind, None)
         if kind not in self._own:
             self._kinds[kind] = dict(self._kinds.get(kind, _NONE))
             self._own.add(kind)
         return self._kinds[kind]
 
 
+def relevant(kind: str, obj: Object) -> Object:
+    """What rules look at in an object; of those that change often for other reasons, a small part."""
+    if kind in (SERVICE, REPLICATION_CONTROLLER, REPLICA_SET, STATEFUL_SET):
+        selector = (obj.get("spec") or {}).get("selector")
+        metadata = {"name": name_of(obj), "namespace": namespace_of(obj)}
+        return {"metadata": metadata, "spec": {} if selector is None else {"selector": selector}}
+    if kind == NAMESPACE:
+        return {"metadata": {"name": name_of(obj), "labels": obj["metadata"].get("labels") or {}}}
+    return obj
+
+
 def selectors_of(kind: str, obj: Object) -> Iterable[LabelSelector]:
     """The selectors by which an object of this kind chooses pods; a malformed one chooses none."""
     spec = obj.get("spec") or {}
     if kind in (SERVICE, REPLICATION_CONTROLLER):
-        return [equal_to(spec.get("selector") or {})]
+        return [equal_to(spec["selector"])] if spec.get("selector") else []
     if kind in (REPLICA_SET, STATEFUL_SET):
         try:
             return [label_selector(spec.get("selector"))]

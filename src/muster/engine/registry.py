@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from muster.engine.plugins.dynamic_resources import DynamicResources
 from muster.engine.plugins.image_locality import ImageLocality
 from muster.engine.plugins.inter_pod_affinity import InterPodAffinity
+from muster.engine.plugins.late_binding import LateBinding
 from muster.engine.plugins.node_affinity import NO_RULES, NodeAffinity
 from muster.engine.plugins.node_declared_features import NodeDeclaredFeatures
 from muster.engine.plugins.node_name import NodeName
@@ -189,7 +190,7 @@ PLUGINS: Mapping[str, Plugin] = {
 }
 """All plugins that a configuration may name, in the order of the default profile."""
 
-GUARDS: tuple[FilterPlugin, ...] = (Unsupported(),)
+GUARDS: tuple[FilterPlugin, ...] = (Unsupported(), LateBinding())
 """Rules of ours that no profile can leave out; they come after all others."""
 
 
@@ -208,6 +209,11 @@ def build_profile(
         filters=(*(make(arguments) for make in made if make is not None), *GUARDS),
         scores=tuple(Weighted(make(arguments), weight) for make, weight in weighted if make is not None),
     )
+
+
+def without_guards(profile: Profile) -> Profile:
+    """The profile with the rules of kube-scheduler alone, for comparisons."""
+    return Profile(tuple(plugin for plugin in profile.filters if plugin not in GUARDS), profile.scores)
 
 
 def default_profile(arguments: PluginArguments | None = None) -> Profile:

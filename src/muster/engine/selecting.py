@@ -11,15 +11,14 @@ from muster.engine.objects import REPLICATION_CONTROLLER, SERVICE, ObjectStore, 
 def default_selector(objects: ObjectStore, identity: Identity, owner: tuple[str, str] | None) -> LabelSelector | None:
     """The merged selector of the pod's services and of its owner (upstream `helper.DefaultSelector`); None if empty."""
     wanted: dict[str, str] = {}
-    prefix = f"{identity.namespace}/"
-    for key in sorted(key for key in objects.all(SERVICE) if key.startswith(prefix)):
-        selector = objects.all(SERVICE)[key].get("spec", {}).get("selector")
+    for service in objects.in_namespace(SERVICE, identity.namespace):
+        selector = service["spec"].get("selector")
         if selector is not None and all(identity.label_map.get(name) == value for name, value in selector.items()):
             wanted.update(selector)
     requirements = equal_to(wanted).requirements
     if owner is not None:
         kind, name = owner
-        found = objects.get(kind, f"{prefix}{name}")
+        found = objects.get(kind, f"{identity.namespace}/{name}")
         own = None if found is None else (found.get("spec") or {}).get("selector")
         if kind == REPLICATION_CONTROLLER:
             requirements = equal_to({**wanted, **(own or {})}).requirements

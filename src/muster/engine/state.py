@@ -12,7 +12,7 @@ from muster.engine.arrays import frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
 from muster.engine.identity import NO_TERMS, Identity, PodTerms, SelectedKeys, has_terms, parse_terms
 from muster.engine.nodes import NodeRecord, build_table, parse_node
-from muster.engine.objects import ObjectStore, selectors_of
+from muster.engine.objects import ObjectStore, relevant, selectors_of
 from muster.engine.ports import PortTable
 from muster.engine.requests import Usage, usage_of
 from muster.engine.shape import IdentityKey, Shape, parse_shape, shape_key, usage_key
@@ -105,6 +105,11 @@ class ClusterState:
         if not pods:
             del self._placed[node_name]
 
+    def identity_of(self, key: str) -> Identity | None:
+        """Who a counted pod is to others; None if it is unknown, or while there are no rules between pods."""
+        node_name = self._where.get(key)
+        return None if node_name is None else self._placed[node_name][key].identity
+
     def node_of(self, key: str) -> str | None:
         """The node on which a pod is counted."""
         return self._where.get(key)
@@ -188,7 +193,7 @@ class ClusterState:
 
     def set_object(self, kind: str, obj: Object) -> bool:
         """Adds or replaces an object of one of `objects.KINDS`; whether it is a different one now."""
-        if not self.objects.set(kind, obj):
+        if not self.objects.set(kind, relevant(kind, obj)):
             return False
         self._last = None
         self._select(list(selectors_of(kind, obj)))

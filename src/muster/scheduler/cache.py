@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from muster.api.codec import Object
 from muster.api.groups import GroupRef, GroupTerms, find_terms, group_of
-from muster.api.meta import controller_of, key_of, name_of, uid_of
+from muster.api.meta import controller_of, is_deleting, key_of, name_of, uid_of
 from muster.client.informer import Change
+from muster.engine.identity import Identity
 from muster.engine.shape import Shape
 from muster.engine.state import ClusterState
 from muster.scheduler.changes import (
@@ -93,6 +94,10 @@ class Effects:
     trees: dict[str, bool] = field(default_factory=dict)
     gone: dict[str, None] = field(default_factory=dict)
     """Pods that had a node and are gone or have ended."""
+    placed: dict[Identity, None] = field(default_factory=dict)
+    """Who came to a node, as rules between pods see it."""
+    objects: dict[str, None] = field(default_factory=dict)
+    """Kinds of objects besides nodes and pods that changed."""
 
     def touch_tree(self, root: str | None, *, retry: bool = False) -> None:
         if root is not None:
@@ -107,7 +112,8 @@ class Effects:
             self.nodes.setdefault(name, set()).update(found)
 
     def __bool__(self) -> bool:
-        return bool(self.pods or self.groups or self.nodes or self.trees or self.gone)
+        elsewhere = self.placed or self.objects
+        return bool(self.pods or self.groups or self.nodes or self.trees or self.gone or elsewhere)
 
 
 class SchedulerCache:
@@ -235,6 +241,16 @@ class SchedulerCache:
         """Take over changes of Workloads (only v1alpha1 pods look at them)."""
         self._apply_group_objects(self.workloads, changes, is_pod_group=False)
 
+    def apply_objects(self, kind: str, changes: Iterable[Change]) -> None:
+        """Take over changes of other objects that rules look at (`engine.objects.KINDS`)."""
+        for change in changes:
+            if change.new is None:
+                changed = self.state.remove_object(kind, key_of(change.object))
+            else:
+                changed = self.state.set_object(kind, change.new)
+            if changed:
+                self._effects.objects[kind] = None
+
     def assume(self, key: str, node: str) -> None:
         """Count a pending pod on a node before the API server knows; `forget` undoes it."""
         record = self.pods[key]
@@ -301,6 +317,9 @@ class SchedulerCache:
         if usage_differs(old, new):
             self.state.add_pod(record.key, new, record.node)
             self._effects.touch_node(record.node, (ClusterEvent.POD_REMOVED,))
+        elif is_deleting(old) != is_deleting(new):  # spreading does not count it any more
+            self.state.add_pod(record.key, new, record.node)
+            self._effects.touch_node(record.node, (ClusterEvent.POD_LEAVES,))
 
     def _drop_pod(self, key: str) -> None:
         record = self.pods.pop(key, None)
@@ -326,6 +345,9 @@ class SchedulerCache:
         if node:
             self.assigned_changed[record.key] = None
             self.state.add_pod(record.key, record.pod, node)
+            identity = self.state.identity_of(record.key)
+            if identity is not None:
+                self._effects.placed[identity] = None
         elif is_leaving(record.pod):
             members = None
         if members is None:

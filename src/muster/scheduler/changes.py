@@ -22,6 +22,7 @@ class ClusterEvent(Enum):
     NODE_LABELS = "NodeLabelChange"
     NODE_TAINTS = "NodeTaintChange"
     POD_REMOVED = "AssignedPodDelete"
+    POD_LEAVES = "AssignedPodUpdate"
 
 
 NODE_LOCAL_PLUGINS = frozenset(
@@ -37,6 +38,26 @@ NODE_LOCAL_PLUGINS = frozenset(
 )
 """Plugins whose verdict on a node depends on that node alone: a change elsewhere cannot lift it."""
 
+BETWEEN_PODS = frozenset({"PodTopologySpread", "InterPodAffinity"})
+"""Plugins whose verdict a pod that is placed anywhere may lift."""
+
+OF_VOLUMES = frozenset({"VolumeBinding", "VolumeZone", "NodeVolumeLimits", "VolumeRestrictions", "LateBinding"})
+
+OBJECT_CONCERNS: dict[str, frozenset[str]] = {
+    "Namespace": frozenset({"InterPodAffinity"}),
+    "Service": frozenset({"PodTopologySpread"}),
+    "ReplicationController": frozenset({"PodTopologySpread"}),
+    "ReplicaSet": frozenset({"PodTopologySpread"}),
+    "StatefulSet": frozenset({"PodTopologySpread"}),
+    "PersistentVolume": OF_VOLUMES,
+    "PersistentVolumeClaim": OF_VOLUMES,
+    "StorageClass": OF_VOLUMES,
+    "CSINode": OF_VOLUMES,
+    "CSIDriver": OF_VOLUMES,
+    "CSIStorageCapacity": OF_VOLUMES,
+}
+"""Which plugins' verdicts a change of an object of a kind may lift."""
+
 FOR_EVER = frozenset({"Unsupported"})
 """Plugins whose verdict no event lifts."""
 
@@ -46,13 +67,19 @@ CONCERNS: dict[ClusterEvent, frozenset[str]] = {
     ClusterEvent.NODE_LABELS: frozenset({"NodeAffinity", TOPOLOGY_PLUGIN}),
     ClusterEvent.NODE_TAINTS: frozenset({"TaintToleration", "NodeUnschedulable"}),
     ClusterEvent.POD_REMOVED: frozenset({"NodeResourcesFit", "NodePorts"}),
+    ClusterEvent.POD_LEAVES: frozenset(),  # only those that wait for anything
 }
 """Which plugins' verdicts an event may lift."""
 
 
 def waits_for(plugins: frozenset[str]) -> frozenset[str]:
-    """What a pod that these plugins rejected waits for; anything, if one of them has no registered events."""
-    return plugins if plugins and plugins <= NODE_LOCAL_PLUGINS | FOR_EVER else frozenset({ANY})
+    """What a pod that these plugins rejected waits for.
+
+    Where rules look at more than one node, that is anything on nodes, and changes of what else those rules look at.
+    """
+    if plugins and plugins <= NODE_LOCAL_PLUGINS | FOR_EVER:
+        return plugins
+    return frozenset({ANY}) | (plugins & (BETWEEN_PODS | OF_VOLUMES))
 
 
 def node_events(old: Object | None, new: Object) -> frozenset[ClusterEvent]:
@@ -60,7 +87,7 @@ def node_events(old: Object | None, new: Object) -> frozenset[ClusterEvent]:
     if old is None:
         return frozenset({ClusterEvent.NODE_ADDED})
     events = set()
-    if _labels(old) != _labels(new):
+    if _labels(old) != _labels(new) or _status(old, "declaredFeatures") != _status(new, "declaredFeatures"):
         events.add(ClusterEvent.NODE_LABELS)
     if old.get("spec") != new.get("spec"):
         events.add(ClusterEvent.NODE_TAINTS)

@@ -46,7 +46,7 @@ from muster.scheduler.pre_enqueue import (
 )
 from muster.scheduler.preempt import Preemptions, Question
 from muster.scheduler.queue import Place, SchedulingQueue
-from muster.scheduler.requeue import wake_for_nodes
+from muster.scheduler.requeue import wake_for_nodes, wake_for_objects, wake_for_pods
 from muster.scheduler.tree import Branch, leaves_of
 
 
@@ -103,6 +103,11 @@ class SchedulerCore:
             self._no_plans.clear()
             snapshot, lower = self.cache.state.snapshot(), self.preemptions.lower_pods
             wake_for_nodes(self.queue, snapshot, effects.nodes, now, self.entities.profiles, lower)
+        if effects.objects:
+            self._generation += 1
+            wake_for_objects(self.queue, effects.objects, now)
+        if effects.placed:
+            wake_for_pods(self.queue, self.cache.state.objects, effects.placed, now)
         return held
 
     def adopt_nominations(self) -> None:

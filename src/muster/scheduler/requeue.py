@@ -11,11 +11,14 @@ from typing import TypeAlias
 
 import numpy as np
 
+from muster.engine.identity import Identity
+from muster.engine.objects import ObjectStore
+from muster.engine.plugins.inter_pod_affinity import own_term_matches
 from muster.engine.plugins.node_resources_fit import NodeResourcesFit
-from muster.engine.profile import Profile
+from muster.engine.profile import Profile, coupled_plugins
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
-from muster.scheduler.changes import CONCERNS, NODE_LOCAL_PLUGINS, ClusterEvent
+from muster.scheduler.changes import BETWEEN_PODS, CONCERNS, NODE_LOCAL_PLUGINS, OBJECT_CONCERNS, ClusterEvent
 from muster.scheduler.cycle import Signature
 from muster.scheduler.queue import SchedulingQueue
 from muster.scheduler.waiting import ANY, Pool
@@ -32,6 +35,7 @@ class Room:
 
     def __init__(self, snapshot: Snapshot, nodes: Sequence[str]) -> None:
         table = snapshot.table
+        self._whole, self._nodes = snapshot, nodes
         if len(nodes) <= FEW_NODES:
             snapshot = snapshot.with_nodes(table.records[table.index[node]] for node in nodes)
             table = snapshot.table
@@ -45,7 +49,14 @@ class Room:
         """How many pods fit by the rules of the profile, each shape for itself."""
         if _counts_all_requests(profile):
             shapes = (shape for shape in shapes if self._could_fit(shape))
-        return sum(int(profile.count(shape, self._snapshot)[self._rows].sum()) for shape in shapes)
+        return sum(self._count(profile, shape) for shape in shapes)
+
+    def _count(self, profile: Profile, shape: Shape) -> int:
+        """How many fit; rules that look at other nodes as well are asked about the whole cluster."""
+        if any(plugin.acts(shape, self._whole) for plugin in coupled_plugins(profile)):
+            index, counts = self._whole.table.index, profile.count(shape, self._whole)
+            return int(sum(counts[index[node]] for node in self._nodes))
+        return int(profile.count(shape, self._snapshot)[self._rows].sum())
 
     def pods_without(self, keys: Sequence[str], profile: Profile, shapes: Iterable[Shape]) -> int:
         """The same with these pods gone."""
@@ -90,6 +101,46 @@ def wake_for_nodes(
             room = Room(snapshot, nodes)
             for pool in pools:
                 _wake(queue, pool, room, min(kind.value for kind in kinds), now, profiles, lower)
+
+
+def wake_for_objects(queue: SchedulingQueue, kinds: Iterable[str], now: float) -> None:
+    """Wake the entities that changes of objects of these kinds may help."""
+    for kind in kinds:
+        plugins = OBJECT_CONCERNS[kind]
+        for pool in queue.waiting_for(sorted(plugins)):
+            if pool.waits_for & plugins:
+                queue.wake(pool.signature, 1, now, f"{kind}Change")
+
+
+def wake_for_pods(queue: SchedulingQueue, objects: ObjectStore, placed: Iterable[Identity], now: float) -> None:
+    """Wake the entities for which pods that were placed somewhere may make a difference."""
+    pools = [pool for pool in queue.waiting_for(sorted(BETWEEN_PODS)) if pool.waits_for & BETWEEN_PODS]
+    if not pools:
+        return
+    identities = list(placed)
+    for pool in pools:
+        signature = pool.signature
+        assert isinstance(signature, Signature)
+        by_default = "PodTopologySpread" in pool.waits_for
+        shapes = [shape for shape, _ in signature.members]
+        if any(_looks_at(shape, other, objects, by_default) for shape in shapes for other in identities):
+            queue.wake(signature, 1, now, "AssignedPodAdd")
+
+
+def _looks_at(shape: Shape, other: Identity, objects: ObjectStore, by_default: bool) -> bool:
+    """Whether a hard rule of the shape that one more pod can satisfy counts this pod.
+
+    `by_default`: a pod without constraints of its own has default ones, whose selectors are not known here.
+    """
+    identity = shape.usage.identity
+    if identity is None:
+        return False
+    if any(own_term_matches(term, other, objects) for term in identity.terms.affinity):
+        return True
+    if other.namespace != identity.namespace:
+        return False
+    hard = [rule for rule in shape.spread if rule.constraint.hard]
+    return any(rule.selector.matches(other.label_map) for rule in hard) or (by_default and not shape.spread)
 
 
 def _wake(

@@ -18,12 +18,16 @@ GROUP_VERSIONS = ("v1alpha3", "v1beta1", "v1alpha2", "v1alpha1")
 """Best first."""
 
 
-async def served(client: Client, clock: Clock, resource: Resource) -> Resource | None:
-    """The resource in the best version that the server has; None if it has none. Asks until the server answers."""
+async def served(client: Client, clock: Clock, resource: Resource, *, optional: bool = False) -> Resource | None:
+    """The resource in the best version that the server has; None if it has none. Asks until the server answers.
+
+    An `optional` one counts as absent if it may not be seen.
+    """
     versions = GROUP_VERSIONS if resource.group == GROUP else (resource.version,)
     for version in versions:
         candidate = replace(resource, version=version)
-        if await _answer(client, clock, candidate) != 404:
+        status = await _answer(client, clock, candidate)
+        if status == 200 or (status != 404 and not optional):
             return candidate
     return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from prometheus_client import CollectorRegistry
@@ -17,11 +18,22 @@ from muster.api.groups import INITIALLY_SCHEDULED
 from muster.api.meta import has_condition, key_of, uid_of
 from muster.api.resource import (
     COMPOSITE_POD_GROUPS,
+    CSI_DRIVERS,
+    CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
     JOBS,
+    NAMESPACES,
     NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    SERVICES,
+    STATEFUL_SETS,
+    STORAGE_CLASSES,
     WORKLOADS,
     Resource,
 )
@@ -42,6 +54,21 @@ from muster.scheduler.report import Reporter
 from muster.scheduler.served import hub_informer, served
 
 logger = logging.getLogger(__name__)
+
+OBSERVED = (
+    NAMESPACES,
+    SERVICES,
+    REPLICATION_CONTROLLERS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    STORAGE_CLASSES,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
+    CSI_DRIVERS,
+    CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
+)
+"""Objects that only some rules look at: without the right to see them, those rules see none."""
 
 
 class Scheduler:
@@ -151,8 +178,9 @@ class Scheduler:
     async def _watch(self, tasks: asyncio.TaskGroup) -> None:
         """Start the informers and return once all have listed. A server without groups schedules pods alone."""
         informers = []
-        for resource in (NODES, COMPOSITE_POD_GROUPS, POD_GROUPS, WORKLOADS, JOBS, POD_DISRUPTION_BUDGETS, PODS):
-            found = await served(self._client, self._clock, resource)
+        needed = (NODES, COMPOSITE_POD_GROUPS, POD_GROUPS, WORKLOADS, JOBS, POD_DISRUPTION_BUDGETS)
+        for resource in (*OBSERVED, *needed, PODS):
+            found = await served(self._client, self._clock, resource, optional=resource in OBSERVED)
             if found is not None:
                 informer = hub_informer(self._client, self._clock, found, partial(self._arrived, resource))
                 tasks.create_task(informer.run())
@@ -168,7 +196,7 @@ class Scheduler:
 
     def _take_over(self) -> None:
         cache = self.core.cache
-        apply = {
+        apply: dict[Resource, Callable[[Iterable[Change]], object]] = {
             NODES: cache.apply_nodes,
             PODS: cache.apply_pods,
             JOBS: cache.apply_jobs,
@@ -176,6 +204,7 @@ class Scheduler:
             POD_GROUPS: cache.apply_pod_groups,
             WORKLOADS: cache.apply_workloads,
             POD_DISRUPTION_BUDGETS: self.core.preemptions.units.apply_budgets,
+            **{resource: partial(cache.apply_objects, resource.kind) for resource in OBSERVED},
         }
         arrived, self._changes = self._changes, []
         for resource, changes in arrived:

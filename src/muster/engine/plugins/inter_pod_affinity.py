@@ -71,7 +71,7 @@ class InterPodAffinity:
     def coupling(self, shape: Shape, snapshot: Snapshot) -> Affinity | None:
         """The terms of the pod and those of running pods that concern it."""
         identity = shape.usage.identity
-        if identity is None:
+        if identity is None or not (identity.terms or _with_terms(snapshot)):
             return None
         affinity = Affinity(self, identity, snapshot)
         return affinity if affinity.matters else None
@@ -189,7 +189,7 @@ class Affinity:
 
     def _count_existing(self) -> None:
         population, terms = self._snapshot.population, self._identity.terms
-        for other in population:
+        for other in _concerned(self._snapshot, self._identity):
             if terms.affinity and all(self._own(term, other) for term in terms.affinity):
                 for pairs in self._towards:
                     pairs.add_all(population.column(other), 1)
@@ -240,7 +240,7 @@ class _AffinityScore:
             self.moves = False
             return
         population = snapshot.population
-        for other in population:
+        for other in _concerned(snapshot, identity):
             for key, weight in self._contributions(other):
                 self._add_all(key, population.column(other), weight)
         for pairs in self._keys.values():
@@ -295,6 +295,22 @@ class _AffinityScore:
         if pairs is None:
             pairs = self._keys[key] = Pairs(self._snapshot.table, key)
         return pairs
+
+
+def _with_terms(snapshot: Snapshot) -> list[Identity]:
+    """The identities of running pods that have terms."""
+    return noted(snapshot, _with_terms, lambda: [other for other in snapshot.population if other.terms])
+
+
+def _concerned(snapshot: Snapshot, identity: Identity) -> Iterable[Identity]:
+    """The identities among which those are that the pod's terms match, or that have terms."""
+    terms, population = identity.terms, snapshot.population
+    own = [*terms.affinity, *terms.anti_affinity, *terms.preferred, *terms.preferred_anti]
+    if any(term.namespace_selector is not None for term in own):
+        return population
+    spaces = sorted({namespace for term in own for namespace in term.namespaces})
+    inside = dict.fromkeys(other for namespace in spaces for other in population.in_namespace(namespace))
+    return {**inside, **dict.fromkeys(_with_terms(snapshot))}
 
 
 class Pairs:

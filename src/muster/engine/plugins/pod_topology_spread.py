@@ -93,7 +93,12 @@ class PodTopologySpread:
         if shape.spread or shape.usage.identity is None:
             return shape.spread
         constraints = SYSTEM_DEFAULTS if self.defaults is None else self.defaults
-        selector = default_selector(snapshot.objects, shape.usage.identity, shape.owner) if constraints else None
+        identity, owner = shape.usage.identity, shape.owner
+        (selector,) = noted(
+            snapshot,
+            (default_selector, identity.namespace, identity.labels, owner),
+            lambda: (default_selector(snapshot.objects, identity, owner),),
+        )
         if selector is None:
             return ()
         return tuple(SpreadRule(constraint, selector) for constraint in constraints)
