@@ -9,7 +9,9 @@ from muster.api.codec import JSON, Object, copy_object
 from muster.api.versions import from_hub, losses, to_hub
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
-POLICIES: st.SearchStrategy[Object] = st.one_of(st.just({"basic": {}}), st.integers(1, 9).map(lambda count: {"gang": {"minCount": count}}))
+POLICIES: st.SearchStrategy[Object] = st.one_of(
+    st.just({"basic": {}}), st.integers(1, 9).map(lambda count: {"gang": {"minCount": count}})
+)
 CONDITIONS = st.lists(st.sampled_from(["PodGroupScheduled", "DisruptionTarget"]), unique=True).map(
     lambda types: [{"type": type_, "status": "True", "reason": "R"} for type_ in types]
 )
