@@ -1,7 +1,7 @@
 """Preemption for a gang on a full cluster of groups that go as a whole: time of the plan, and the pods it evicts.
 
-Beside it the baseline, which is what kube-scheduler does: all groups of lower priority go on trial, and each comes back,
-the most important first, if the gang still fits. No API and no process around it.
+Beside it the baseline, which is what kube-scheduler does: all groups of lower priority go on trial, and each comes
+back, the most important first, if the gang still fits. No API and no process around it.
 """
 
 from __future__ import annotations
