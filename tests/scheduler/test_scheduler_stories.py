@@ -31,7 +31,7 @@ from muster.testing import make_group, make_job, make_node, make_pod
 ALPHA1 = Resource("scheduling.k8s.io", "v1alpha1", "workloads", "Workload")
 
 Rule = Callable[[str, str, int], str]
-"""(method, path, how often that was asked before) → what the network does: "", "before", "after", or a code such as "429"."""
+"""(method, path, how often it was asked) → what the network does: "", "before", "after", or a code such as "429"."""
 
 
 class BadNetwork:
