@@ -128,12 +128,18 @@ def test_group_that_cannot_be_tried_says_what_it_waits_for(objects: Objects, wan
     assert want in explanation_of(result)["summary"]
 
 
-def test_topology_constraint_is_undecided_until_it_is_supported() -> None:
-    constraint = {"topology": [{"key": "topology.kubernetes.io/rack"}]}
-    group = make_group("racked", min_count=1, schedulingConstraints=constraint)
-    result = Cluster.load(gpu_nodes(1)).schedule([group, make_pod("a", group="racked")])
-    assert result.state == "Undecided"
-    assert "topology" in explanation_of(result)["summary"]
+def test_group_with_a_topology_constraint_is_placed_in_one_domain_or_refused() -> None:
+    rack = "topology.kubernetes.io/rack"
+    group = make_group("racked", min_count=4, schedulingConstraints={"topology": [{"key": rack}]})
+    pods = [make_pod(f"racked-{index}", group="racked", gpu=1) for index in range(4)]
+    racks = {f"node-{index}": f"rack-{index % 2}" for index in range(4)}
+    nodes = [make_node(name, gpu=2, labels={rack: label}) for name, label in racks.items()]
+    placed = Cluster.load(nodes).schedule([group, *pods])
+    assert placed.state == "Placed"
+    assert len({racks[node] for node in placed.assignments.values()}) == 1
+    refused = Cluster.load(gpu_nodes(4)).schedule([group, *pods])
+    assert refused.state == "Infeasible"
+    assert rack in explanation_of(refused)["summary"]
 
 
 def test_text_path_and_objects_say_the_same(tmp_path: Path) -> None:
