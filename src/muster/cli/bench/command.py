@@ -22,6 +22,7 @@ from muster.cli.output import emit, error_console
 
 BENCHES = {
     "gangs": "engine time of homogeneous gangs",
+    "queue": "engine time of single pods: strict order, regrouped, rules between pods; memory of a large state",
     "exact": "mixed groups: placed, proved or undecided, beside first-fit-decreasing and one greedy pass",
     "preemption": "victims for a gang on a full cluster: time of the plan, and evictions beside kube-scheduler's rule",
     "apiserver": "requests/s by verb over HTTP, a list of 10,000 pods, events/s to 100 watchers, memory a pod",
@@ -49,7 +50,7 @@ def bench(
     Parameters
     ----------
     names
-        What to measure: gangs, exact, preemption, apiserver, startup, throughput, restart, demo.
+        What to measure: gangs, queue, exact, preemption, apiserver, startup, throughput, restart, demo.
         Everything if none is named.
     output
         How to print the figures.
