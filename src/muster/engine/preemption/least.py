@@ -129,18 +129,26 @@ class Search:
     # -- the other criteria
 
     def _refined(self, violations: int, level: int, found: Victims) -> Victims | None:
-        """The set with the fewest pods and so on, among those with these violations up to this level."""
+        """The set with the fewest pods and so on, among those with these violations up to this level.
+
+        A unit that alone costs more than the best set known is left out of the model: that is most of them.
+        """
         problem = self.problem
         allowed = (problem.priorities <= level) & (problem.pods > 0)
-        model = self._model(allowed)
-        if len(problem.allowed):
-            model.require_violations(violations)
         chosen, counts, fewest = found.chosen, found.counts, 0
+        required: list[tuple[Ints, int]] = []
         if self.limit is not None and (violations, level) == self.limit[:2]:
-            model.require(problem.pods, self.limit[2])
+            required.append((problem.pods, self.limit[2]))
         for number, costs in enumerate(self._criteria()):
             if not costs[allowed].any():
                 continue
+            if (costs >= 0).all():
+                allowed = allowed & ((costs <= _value(costs, chosen)) | chosen)
+            model = self._model(allowed)
+            if len(problem.allowed):
+                model.require_violations(violations)
+            for other, most in required:
+                model.require(other, most)
             step = model.least(costs, chosen, self.effort.left)
             self.effort.spend(step.nodes)
             if step.chosen is None and step.proved:
@@ -151,7 +159,7 @@ class Search:
                 fewest = step.bound
             if not step.proved:
                 return Victims(chosen, counts, False, fewest)
-            model.require(costs, _value(costs, chosen))
+            required.append((costs, _value(costs, chosen)))
         return Victims(self._lowest_of_alike(chosen), counts, found.proved, fewest)
 
     def _criteria(self) -> list[Ints]:
