@@ -37,10 +37,13 @@ def label_key_errors(key: str) -> list[str]:
             "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' "
             "(e.g. 'example.com/MyName')"
         ]
+    errors = _prefix_errors(parts[0]) if len(parts) == 2 else []
+    return errors + name_part_errors(parts[-1])
+
+
+def name_part_errors(name: str) -> list[str]:
+    """The reasons why the text is no qualified name without a prefix; empty if it is one."""
     errors = []
-    if len(parts) == 2:
-        errors += _prefix_errors(parts[0])
-    name = parts[-1]
     if not name:
         errors.append("name part must be non-empty")
     elif len(name) > 63:

@@ -10,32 +10,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from muster.api.codec import JSON, Object, dumps
+from muster.api.labels import NAME_MESSAGE, SUBDOMAIN_MESSAGE, label_value_errors, name_part_errors
 
 LABEL_TEXT = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
     "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
-SUBDOMAIN_TEXT = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-QUALIFIED_TEXT = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
-LABEL_VALUE_TEXT = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +99,7 @@ def subdomain_problems(text: str) -> list[str]:
     if len(text) > 253:
         problems.append("must be no more than 253 characters")
     if not _SUBDOMAIN.fullmatch(text):
-        problems.append(SUBDOMAIN_TEXT)
+        problems.append(SUBDOMAIN_MESSAGE)
     return problems
 
 
@@ -123,32 +107,15 @@ def qualified_name_problems(text: str) -> list[str]:
     """What is wrong with a qualified name, such as a label key or the name of a resource."""
     parts = text.split("/")
     if len(parts) > 2:
-        text = QUALIFIED_TEXT.removeprefix("name part ")
-        return [f"a valid label key {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        prefix = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return [f"a valid label key {NAME_MESSAGE} {prefix}"]
     problems = []
-    name = parts[-1]
     if len(parts) == 2:
         if not parts[0]:
             problems.append("prefix part must be non-empty")
         else:
             problems += [f"prefix part {problem}" for problem in subdomain_problems(parts[0])]
-    if not name:
-        problems.append("name part must be non-empty")
-    elif len(name) > 63:
-        problems.append("name part must be no more than 63 bytes")
-    if not _QUALIFIED.fullmatch(name):
-        problems.append(QUALIFIED_TEXT)
-    return problems
-
-
-def label_value_problems(text: str) -> list[str]:
-    """What is wrong with the value of a label."""
-    problems = []
-    if len(text) > 63:
-        problems.append("must be no more than 63 bytes")
-    if not _LABEL_VALUE.fullmatch(text):
-        problems.append(LABEL_VALUE_TEXT)
-    return problems
+    return problems + name_part_errors(parts[-1])
 
 
 def path_segment_problems(text: str) -> list[str]:
@@ -163,7 +130,7 @@ def validate_labels(labels: Object, field: str) -> list[FieldError]:
     errors = []
     for key in sorted(labels):
         errors += [invalid_value(field, key, problem) for problem in qualified_name_problems(key)]
-        errors += [invalid_value(field, labels[key], problem) for problem in label_value_problems(str(labels[key]))]
+        errors += [invalid_value(field, labels[key], problem) for problem in label_value_errors(str(labels[key]))]
     return errors
 
 

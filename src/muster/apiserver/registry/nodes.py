@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.api.codec import Object
+from muster.api.labels import label_value_errors
 from muster.apiserver.context import Context
 from muster.apiserver.fields import (
     FieldError,
     duplicate,
     forbidden_field,
     invalid_value,
-    label_value_problems,
     not_supported,
     qualified_name_problems,
     required,
@@ -87,7 +87,7 @@ def _validate_taints(node: Object) -> list[FieldError]:
         at = f"metadata.taints[{index}]"
         key, value, effect = taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
         errors += [invalid_value(f"{at}.key", key, problem) for problem in qualified_name_problems(key)]
-        errors += [invalid_value(f"{at}.value", value, problem) for problem in label_value_problems(value)]
+        errors += [invalid_value(f"{at}.value", value, problem) for problem in label_value_errors(value)]
         if not effect:
             errors.append(required(f"{at}.effect"))
         elif effect not in EFFECTS:

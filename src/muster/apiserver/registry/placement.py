@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from muster.api.codec import JSON, Object, Objects
+from muster.api.labels import label_value_errors
 from muster.apiserver.fields import (
     FieldError,
     duplicate,
     invalid_value,
-    label_value_problems,
     not_supported,
     qualified_name_problems,
     required,
@@ -114,7 +114,7 @@ def _validate_node_expression(expression: Object, at: str) -> Errors:
     errors += [invalid_value(f"{at}.key", key, problem) for problem in qualified_name_problems(key)]
     if operator in ("In", "NotIn"):
         for index, value in enumerate(values):
-            problems = label_value_problems(value)
+            problems = label_value_errors(value)
             errors += [invalid_value(f"{at}.values[{index}]", value, problem) for problem in problems]
     return errors
 
@@ -169,7 +169,7 @@ def validate_tolerations(tolerations: JSON, at: str) -> Errors:
             errors.append(invalid_value(f"{here}.effect", effect, why))
         match operator:
             case "" | "Equal":
-                errors += [invalid_value(f"{here}.operator", value, text) for text in label_value_problems(value)]
+                errors += [invalid_value(f"{here}.operator", value, text) for text in label_value_errors(value)]
             case "Exists":
                 if value:
                     why = "value must be empty when `operator` is 'Exists'"
