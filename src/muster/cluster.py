@@ -34,7 +34,8 @@ from muster.engine.decide import DEFAULT_BUDGET, decide
 from muster.engine.explain import explain
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed
 from muster.nodes.spec import completed
-from muster.scheduler.cache import PodRecord, SchedulerCache
+from muster.scheduler.cache import SchedulerCache
+from muster.scheduler.members import PodRecord
 from muster.scheduler.pre_enqueue import GroupFacts, hold_of_group
 
 T = TypeVar("T")

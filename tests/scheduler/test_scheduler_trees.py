@@ -14,7 +14,8 @@ from muster.client.informer import Change
 from muster.engine.decide import decide
 from muster.engine.model import Infeasible, Member, Placed
 from muster.engine.state import ClusterState
-from muster.scheduler.core import Held, SchedulerCore
+from muster.scheduler.core import SchedulerCore
+from muster.scheduler.gate import Held
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.queue import Place
 from muster.scheduler.tree import Branch, Leaf, Tree, decide_tree, leaves_of
@@ -202,7 +203,7 @@ def test_a_subtree_that_fails_leaves_nothing_behind() -> None:
 def test_a_tree_is_held_with_a_reason(objects: list[Object], want: str) -> None:
     world = World(*nodes(4), *objects, *pods("a", 1, cpu="1"))
     assert world.placed == {}
-    hold = world.core.hold_of("default/a")
+    hold = world.core.gate.hold_of("default/a")
     assert hold is not None
     assert hold.message == want
     assert world.held[-1].hold == hold
@@ -211,7 +212,7 @@ def test_a_tree_is_held_with_a_reason(objects: list[Object], want: str) -> None:
 def test_a_gated_member_holds_the_whole_tree() -> None:
     gated = make_pod("b-0", group="b", spec={"schedulingGates": [{"name": "wait"}]})
     world = World(*nodes(4), composite("root", 1), *gang("a", 1, "root"), group("b", 1, "root"), gated)
-    hold = world.core.hold_of("default/a")
+    hold = world.core.gate.hold_of("default/a")
     assert hold is not None
     assert hold.message == "waiting until the scheduling gates of pod default/b-0 are removed"
     assert world.placed == {}
@@ -221,7 +222,7 @@ def test_groups_wait_for_their_root_and_run_when_it_comes() -> None:
     world = World(*nodes(4), *gang("a", 1, "sub"), *gang("b", 1, "root"), composite("sub", 1, "root"))
     assert world.placed == {}
     assert len(world.add(composite("root", 2)).placed) == 2
-    assert world.core.holds == {}
+    assert world.core.gate.holds == {}
 
 
 def test_a_root_that_goes_away_takes_its_tree_out_of_the_queue() -> None:
@@ -230,7 +231,7 @@ def test_a_root_that_goes_away_takes_its_tree_out_of_the_queue() -> None:
     assert world.core.queue.count(Place.WAITING) == 1
     world.remove(root)
     assert "tree:default/root" not in world.core.queue
-    assert world.core.hold_of("default/a") is not None
+    assert world.core.gate.hold_of("default/a") is not None
 
 
 def test_a_tree_without_pending_members_leaves_the_queue() -> None:
@@ -275,8 +276,8 @@ def test_composites_are_satisfied_by_their_children() -> None:
     world = World(
         *nodes(2), composite("root", 1), composite("sub", 2, "root"), *gang("a", 1, "sub"), *gang("b", 1, "sub")
     )
-    assert world.core.composites_above("default/a") == ("default/sub", "default/root")
-    assert world.core.is_composite_satisfied("default/root")
+    assert world.core.entities.composites_above("default/a") == ("default/sub", "default/root")
+    assert world.core.entities.is_composite_satisfied("default/root")
 
 
 # -- the search against trying everything

@@ -5,15 +5,12 @@ Informer changes go in, `Effects` come out: what may have become schedulable. Te
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from muster.api.codec import Object
 from muster.api.groups import GroupRef, GroupTerms, find_terms, group_of
 from muster.api.meta import controller_of, is_deleting, key_of, name_of, uid_of
 from muster.client.informer import Change
-from muster.engine.identity import Identity
 from muster.engine.shape import Shape
 from muster.engine.state import ClusterState
 from muster.scheduler.changes import (
@@ -26,94 +23,9 @@ from muster.scheduler.changes import (
     usage_differs,
 )
 from muster.scheduler.domains import OneDomain, one_domain
+from muster.scheduler.effects import Effects
 from muster.scheduler.hierarchy import Chain, Hierarchy, parent_key
-from muster.scheduler.natural import natural
-
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-
-MemberOrder = tuple[int, str, int, tuple[tuple[int, int, str], ...]]
-"""Priority descending, creation time, completion index, name (numbers in it by value)."""
-
-
-@dataclass(slots=True)
-class PodRecord:
-    """A live pod. `node` is where it is assigned, or `assumed` to be while its binding is on the way."""
-
-    key: str
-    pod: Object
-    ref: GroupRef | None
-    ours: bool
-    order: MemberOrder
-    node: str = ""
-    assumed: bool = False
-
-    @property
-    def priority(self) -> int:
-        """`spec.priority`, 0 without."""
-        return -self.order[0]
-
-    @property
-    def created(self) -> str:
-        """`metadata.creationTimestamp`, which sorts as text."""
-        return self.order[1]
-
-
-@dataclass(slots=True)
-class Members:
-    """The live pods of one group. A pending pod that is leaving (deleted, disrupted) is in neither set."""
-
-    ref: GroupRef
-    pending: dict[str, PodRecord] = field(default_factory=dict)
-    scheduled: dict[str, PodRecord] = field(default_factory=dict)
-    gated: dict[str, PodRecord] = field(default_factory=dict)
-    scheduler_names: Counter[str] = field(default_factory=Counter)
-    succeeded: dict[str, str] = field(default_factory=dict)
-    """Members that ended well and still exist, with the uid of their controller (see `SchedulerCache.done`)."""
-
-    @property
-    def known(self) -> int:
-        """How many members exist, wherever they are."""
-        return len(self.pending) + len(self.scheduled)
-
-    def to_place(self) -> list[PodRecord]:
-        """Our pending members in the order in which they are placed."""
-        return sorted((record for record in self.pending.values() if record.ours), key=lambda record: record.order)
-
-
-@dataclass(slots=True)
-class Effects:
-    """What a batch of changes may have made possible. Dicts serve as sets that keep their order.
-
-    `pods`: plain pods that are new, changed or gone. `groups`: groups to examine again; True: to try again as well.
-    `nodes`: events by the node that they happened to. `trees`: roots of trees of groups that changed, likewise.
-    """
-
-    pods: dict[str, None] = field(default_factory=dict)
-    groups: dict[str, bool] = field(default_factory=dict)
-    nodes: dict[str, set[ClusterEvent]] = field(default_factory=dict)
-    trees: dict[str, bool] = field(default_factory=dict)
-    gone: dict[str, None] = field(default_factory=dict)
-    """Pods that had a node and are gone or have ended."""
-    placed: dict[Identity, None] = field(default_factory=dict)
-    """Who came to a node, as rules between pods see it."""
-    objects: dict[str, None] = field(default_factory=dict)
-    """Kinds of objects besides nodes and pods that changed."""
-
-    def touch_tree(self, root: str | None, *, retry: bool = False) -> None:
-        if root is not None:
-            self.trees[root] = self.trees.get(root, False) or retry
-
-    def touch_group(self, key: str, *, retry: bool = False) -> None:
-        self.groups[key] = self.groups.get(key, False) or retry
-
-    def touch_node(self, name: str, events: Iterable[ClusterEvent]) -> None:
-        found = set(events)
-        if found:
-            self.nodes.setdefault(name, set()).update(found)
-
-    def __bool__(self) -> bool:
-        elsewhere = self.placed or self.objects
-        return bool(self.pods or self.groups or self.nodes or self.trees or self.gone or elsewhere)
+from muster.scheduler.members import Members, PodRecord, member_order, scheduler_name_of
 
 
 class SchedulerCache:
@@ -293,7 +205,7 @@ class SchedulerCache:
     def _add_pod(self, key: str, pod: Object) -> None:
         spec = pod["spec"]
         ref = None if self._pod_by_pod else group_of(pod)
-        record = PodRecord(key, pod, ref, self._is_ours(pod), _member_order(pod))
+        record = PodRecord(key, pod, ref, self._is_ours(pod), member_order(pod))
         self.pods[key] = record
         self._enter(record, spec.get("nodeName") or "", assumed=False)
         self._touch(record, retry=True)
@@ -431,20 +343,6 @@ def _terms_differ(old: Object | None, new: Object | None) -> bool:
     return old is None or new is None or old["spec"] != new["spec"]
 
 
-def scheduler_name_of(pod: Object) -> str:
-    """The pod's `spec.schedulerName`, or the default."""
-    name: str = pod["spec"].get("schedulerName") or "default-scheduler"
-    return name
-
-
 def _runs_each_index_once(job: Object) -> bool:
     spec = job["spec"]
     return bool(spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism"))
-
-
-def _member_order(pod: Object) -> MemberOrder:
-    metadata: Mapping[str, Object] = pod["metadata"]
-    index = str((metadata.get("annotations") or {}).get(COMPLETION_INDEX, ""))
-    created = str(metadata.get("creationTimestamp") or "")
-    priority = int(pod["spec"].get("priority") or 0)
-    return (-priority, created, int(index) if index.isdecimal() else -1, natural(name_of(pod)))

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from muster.api.groups import GroupRef
 from muster.engine.model import Decision, Member
 from muster.engine.preemption.model import NoPlan
 from muster.engine.topology import DomainError
 from muster.scheduler.answers import Answers
 from muster.scheduler.apart import Answer, Apart, group_answer, is_heavy, tree_answer
-from muster.scheduler.cache import Effects, Members, PodRecord, SchedulerCache
-from muster.scheduler.changes import is_leaving
+from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.cycle import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
@@ -35,27 +33,14 @@ from muster.scheduler.cycle import (
     verdicts,
     with_preemption_text,
 )
-from muster.scheduler.entities import GROUP, POD, TREE, Entities
+from muster.scheduler.entities import GROUP, Entities
+from muster.scheduler.gate import Gate, Held
+from muster.scheduler.members import PodRecord
 from muster.scheduler.options import SchedulerOptions
-from muster.scheduler.pre_enqueue import (
-    Hold,
-    hold_of_group,
-    hold_of_orphan,
-    hold_of_tree,
-    is_gated,
-)
 from muster.scheduler.preempt import Preemptions, Question
 from muster.scheduler.queue import Place, SchedulingQueue
 from muster.scheduler.requeue import wake_for_nodes, wake_for_objects, wake_for_pods
 from muster.scheduler.tree import Branch, leaves_of
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A group that PreEnqueue holds, in words that differ from the last ones, and our members that wait with it."""
-
-    ref: GroupRef
-    hold: Hold
 
 
 @dataclass(slots=True)
@@ -66,10 +51,9 @@ class SchedulerCore:
     cache: SchedulerCache = field(init=False)
     queue: SchedulingQueue = field(init=False)
     preemptions: Preemptions = field(init=False)
-    holds: dict[str, Hold] = field(default_factory=dict)
     entities: Entities = field(init=False)
+    gate: Gate = field(init=False)
     answers: Answers = field(init=False)
-    _bind_errors: dict[str, int] = field(default_factory=dict)
     _refused: dict[Signature, Decision] = field(default_factory=dict)
     """Questions that were answered with no, while nothing has happened that could give room."""
     _no_plans: dict[Signature, NoPlan] = field(default_factory=dict)
@@ -84,6 +68,7 @@ class SchedulerCore:
         self.cache = SchedulerCache(self.options.scheduler_names, pod_by_pod=self.options.pod_by_pod)
         self.queue = SchedulingQueue(self.options.backoff, flush_after_s=self.options.flush_after_s)
         self.entities = Entities(self.cache, self.options)
+        self.gate = Gate(self.cache, self.queue, self.entities)
         self.preemptions = Preemptions(self.cache, time_limit_s=self.options.plan_limit_s)
         self._batch = self.options.batch
         self.answers = Answers(self.entities, self.preemptions)
@@ -91,7 +76,7 @@ class SchedulerCore:
     def settle(self, now: float) -> list[Held]:
         """Move entities for what changed since the last call; the groups that are held for a new reason."""
         effects = self.cache.take_effects()
-        held = [news for entity in self._by_age(effects) for news in self._settle_entity(entity, effects, now)]
+        held = list(self.gate.settle(effects, now))
         for entity in self.preemptions.gone(effects.gone):
             self.queue.activate(entity, now, "VictimsGone")
         for entity in self.preemptions.entities:
@@ -161,7 +146,7 @@ class SchedulerCore:
 
     def bound(self, pod: str) -> None:
         """The API server has bound a pod that was assumed."""
-        self._bind_errors.pop(self.entities.of_pod(pod), None)
+        self.gate.bind_errors.pop(self.entities.of_pod(pod), None)
 
     def bind_failed(self, pod: str, now: float) -> None:
         """A pod that was assumed cannot be bound there: it is pending again, and its entity retried after a backoff.
@@ -174,128 +159,9 @@ class SchedulerCore:
             return
         entity = self.entities.of_pod(pod)
         if entity not in self.queue and record.ours:
-            errors = self._bind_errors.get(entity, 0)
-            self._bind_errors[entity] = errors + 1
+            errors = self.gate.bind_errors.get(entity, 0)
+            self.gate.bind_errors[entity] = errors + 1
             self.queue.fail(entity, self.entities.priority(entity), now, errors=errors)
-
-    def is_satisfied(self, group: str) -> bool:
-        """Whether at least minCount members of the group have a node."""
-        members = self.cache.groups.get(group)
-        terms = self.cache.terms(members.ref) if members is not None else None
-        return (
-            members is not None
-            and terms is not None
-            and len(members.scheduled) + self.cache.done(members) >= terms.min_count
-        )
-
-    def composites_above(self, group: str) -> tuple[str, ...]:
-        """The keys of the composite groups above a group, the root last."""
-        members = self.cache.groups.get(group)
-        chain = None if members is None else self.cache.chain(members.ref)
-        return () if chain is None or chain.root is None else chain.above
-
-    def is_composite_satisfied(self, key: str) -> bool:
-        """Whether enough children of a composite group have enough members with a node."""
-        hierarchy = self.cache.hierarchy
-        terms = hierarchy.terms(key)
-        satisfied = sum(
-            self.is_composite_satisfied(child) if is_composite else self.is_satisfied(child)
-            for is_composite, child in hierarchy.children(key)
-        )
-        return terms is not None and satisfied >= terms.min_groups
-
-    def hold_of(self, group: str) -> Hold | None:
-        """What PreEnqueue holds the group for; None if it is not held."""
-        return self.holds.get(GROUP + group)
-
-    def waiting_members(self, group: str) -> list[PodRecord]:
-        """Our members that PreEnqueue holds with their group, in order; those with gates of their own are left out."""
-        members = self.cache.groups.get(group)
-        if members is None or GROUP + group not in self.holds:
-            return []
-        return [record for record in members.to_place() if record.key not in members.gated]
-
-    # -- PreEnqueue --------------------------------------------------------------------------------------------------
-
-    def _by_age(self, effects: Effects) -> list[str]:
-        """The touched entities, oldest first, so that a restart finds the order that there was before."""
-        for key in list(effects.groups):
-            root = self.entities.root_of(key)
-            if root is not None:
-                effects.touch_tree(root, retry=effects.groups[key])
-        found = [POD + key for key in effects.pods] + [GROUP + key for key in effects.groups]
-        return sorted(found + [TREE + root for root in effects.trees], key=self.entities.created)
-
-    def _settle_entity(self, entity: str, effects: Effects, now: float) -> list[Held]:
-        if entity.startswith(POD):
-            self._settle_pod(entity, now)
-            return []
-        if entity.startswith(TREE):
-            root = entity.removeprefix(TREE)
-            return self._settle_tree(root, effects.trees[root], now)
-        key = entity.removeprefix(GROUP)
-        members = self.cache.groups.get(key)
-        hold = None if members is None else self._settle_group(members, effects.groups[key], now)
-        if members is not None:
-            self.cache.discard_group_if_empty(key)
-        return [] if members is None or hold is None else [Held(members.ref, hold)]
-
-    def _settle_pod(self, entity: str, now: float) -> None:
-        record = self.cache.pods.get(entity.removeprefix(POD))
-        if record is None or record.node or not record.ours or is_leaving(record.pod):
-            self.queue.remove(entity, now)
-            if record is None:
-                self._bind_errors.pop(entity, None)
-        elif is_gated(record.pod):
-            self.queue.hold(entity, record.priority, now)
-        else:
-            self.queue.add(entity, record.priority, now)
-
-    def _settle_group(self, members: Members, retry: bool, now: float) -> Hold | None:
-        """Gate, enqueue or drop the group's entity; why it is held, if that is news to some member."""
-        entity = GROUP + members.ref.key
-        if not any(record.ours for record in members.pending.values()):
-            self.queue.remove(entity, now)
-            self.holds.pop(entity, None)
-            if not members.known:
-                self._bind_errors.pop(entity, None)
-            return None
-        chain = self.cache.chain(members.ref)
-        if chain is not None and chain.root is not None:
-            self.queue.remove(entity, now)
-            return None
-        hold = (
-            hold_of_group(self.entities.group_facts(members)) if chain is None else hold_of_orphan(members.ref, chain)
-        )
-        priority = self.entities.priority(entity)
-        if hold is not None:
-            self.queue.hold(entity, priority, now)
-            is_news = retry or self.holds.get(entity) != hold
-            self.holds[entity] = hold
-            return hold if is_news else None
-        was_held = self.holds.pop(entity, None) is not None
-        if retry or was_held or entity not in self.queue:
-            self.queue.add(entity, priority, now)
-        return None
-
-    def _settle_tree(self, root: str, retry: bool, now: float) -> list[Held]:
-        """Gate, enqueue or drop the entity of a tree; why it is held, for each group to which that is news."""
-        entity = TREE + root
-        waiting = [group for group in self.entities.groups(entity) if any(each.ours for each in group.pending.values())]
-        if not waiting or self.cache.hierarchy.chain(root).root != root:
-            self.queue.remove(entity, now)
-            self._bind_errors.pop(entity, None)
-            return []
-        priority = self.entities.priority(entity)
-        hold = hold_of_tree(self.entities.tree_facts(root))
-        before = {GROUP + group.ref.key: self.holds.pop(GROUP + group.ref.key, None) for group in waiting}
-        if hold is not None:
-            self.queue.hold(entity, priority, now)
-            self.holds.update(dict.fromkeys(before, hold))
-            return [Held(group.ref, hold) for group in waiting if retry or before[GROUP + group.ref.key] != hold]
-        if retry or any(before.values()) or entity not in self.queue:
-            self.queue.add(entity, priority, now)
-        return []
 
     # -- attempts ----------------------------------------------------------------------------------------------------
 

@@ -12,9 +12,10 @@ from muster.api.groups import GroupRef
 from muster.api.meta import uid_of
 from muster.engine.model import Member
 from muster.engine.profile import Profile
-from muster.scheduler.cache import Members, PodRecord, SchedulerCache, scheduler_name_of
+from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.cycle import Ask
 from muster.scheduler.hierarchy import LeafFacts, ready_groups, topology_in
+from muster.scheduler.members import Members, PodRecord, scheduler_name_of
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import GroupFacts, TreeFacts
 from muster.scheduler.tree import Branch, Leaf, leaves_of
@@ -103,6 +104,28 @@ class Entities:
             group = self.cache.pod_groups.get(ask.ref.key)
             return "podgroup", uid_of(group) if group is not None else ask.ref.key
         return "pod", uid_of(self.cache.pods[ask.members[0].key].pod)
+
+    def is_satisfied(self, group: str) -> bool:
+        """Whether at least minCount members of the group have a node."""
+        members = self.cache.groups.get(group)
+        terms = self.cache.terms(members.ref) if members is not None else None
+        return members is not None and terms is not None and self._scheduled(members) >= terms.min_count
+
+    def composites_above(self, group: str) -> tuple[str, ...]:
+        """The keys of the composite groups above a group, the root last."""
+        members = self.cache.groups.get(group)
+        chain = None if members is None else self.cache.chain(members.ref)
+        return () if chain is None or chain.root is None else chain.above
+
+    def is_composite_satisfied(self, key: str) -> bool:
+        """Whether enough children of a composite group have enough members with a node."""
+        hierarchy = self.cache.hierarchy
+        terms = hierarchy.terms(key)
+        satisfied = sum(
+            self.is_composite_satisfied(child) if is_composite else self.is_satisfied(child)
+            for is_composite, child in hierarchy.children(key)
+        )
+        return terms is not None and satisfied >= terms.min_groups
 
     # -- what PreEnqueue looks at ------------------------------------------------------------------------------------
 

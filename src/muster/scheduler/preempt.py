@@ -27,8 +27,9 @@ from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.topology import allowed_nodes
-from muster.scheduler.cache import PodRecord, SchedulerCache
+from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.domains import OneDomain
+from muster.scheduler.members import PodRecord
 from muster.scheduler.preempt_units import BY_SCHEDULER, Units
 
 NOT_KEPT = "the room that was found did not hold"

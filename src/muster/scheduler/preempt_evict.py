@@ -19,7 +19,7 @@ from muster.client.client import Client
 from muster.client.events import EventRecorder
 from muster.client.transport import STRATEGIC_MERGE_PATCH, ApiError, TransportError
 from muster.clock import Clock, rfc3339
-from muster.scheduler.cache import PodRecord
+from muster.scheduler.members import PodRecord
 from muster.scheduler.preempt import Victim
 from muster.scheduler.preempt_units import BY_SCHEDULER, DISRUPTION_TARGET
 

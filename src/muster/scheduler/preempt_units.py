@@ -13,7 +13,8 @@ from muster.clock import parse_rfc3339
 from muster.engine.preemption.budgets import Budget, Budgets, parse_budget
 from muster.engine.preemption.model import RunningPod, Unit
 from muster.engine.shape import Shape
-from muster.scheduler.cache import PodRecord, SchedulerCache
+from muster.scheduler.cache import SchedulerCache
+from muster.scheduler.members import PodRecord
 
 BY_SCHEDULER = "PreemptionByScheduler"
 DISRUPTION_TARGET = "DisruptionTarget"

@@ -19,7 +19,7 @@ from muster.client.client import Client
 from muster.client.events import EventRecorder
 from muster.client.transport import STRATEGIC_MERGE_PATCH, ApiError, ClientError
 from muster.clock import Clock, rfc3339, wait
-from muster.scheduler.cache import PodRecord
+from muster.scheduler.members import PodRecord
 
 POD_SCHEDULED = "PodScheduled"
 REPEAT_EVENT_S = 300.0

@@ -43,9 +43,10 @@ from muster.client.informer import Change
 from muster.clock import Clock, wait
 from muster.scheduler.apart import Answer, Apart
 from muster.scheduler.binder import Binder, BindRequest, Commit
-from muster.scheduler.cache import scheduler_name_of
-from muster.scheduler.core import Held, SchedulerCore
+from muster.scheduler.core import SchedulerCore
 from muster.scheduler.cycle import UNSCHEDULABLE, Rejection, Verdict
+from muster.scheduler.gate import Held
+from muster.scheduler.members import scheduler_name_of
 from muster.scheduler.metrics import SchedulerMetrics
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import ERROR
@@ -263,7 +264,7 @@ class Scheduler:
 
     def _after_commit(self, commit: Commit) -> None:
         ref = commit.ref
-        if commit.waiting == 0 and ref is not None and self.core.is_satisfied(ref.key):
+        if commit.waiting == 0 and ref is not None and self.core.entities.is_satisfied(ref.key):
             self._reporter.group(ref.key, "True", "Scheduled", "")
             self._tell_composites(ref.key, "")
 
@@ -303,8 +304,8 @@ class Scheduler:
 
     def _tell_composites(self, group: str, message: str) -> None:
         """Say how the composite groups above a group stand. Real schedulers say nothing there."""
-        for key in self.core.composites_above(group) if self.options.say_why_held else ():
-            if self.core.is_composite_satisfied(key):
+        for key in self.core.entities.composites_above(group) if self.options.say_why_held else ():
+            if self.core.entities.is_composite_satisfied(key):
                 self._reporter.composite(key, "True", "Scheduled", "")
             elif message:
                 self._reporter.composite(key, "False", UNSCHEDULABLE, message)
@@ -329,8 +330,8 @@ class Scheduler:
         self._held_timer = None
         groups, self._held = self._held, {}
         for key in groups:
-            hold = self.core.hold_of(key)
-            members = self.core.waiting_members(key)
+            hold = self.core.gate.hold_of(key)
+            members = self.core.gate.waiting_members(key)
             if hold is not None and hold.reason == ERROR:
                 self._tell_pods(Rejection(tuple(record.key for record in members), ERROR, hold.message))
                 self._reporter.group(key, "False", ERROR, hold.message)
@@ -342,6 +343,6 @@ class Scheduler:
         """After a restart: groups that were bound completely before their condition could be written."""
         cache = self.core.cache
         for key, group in sorted(cache.pod_groups.items()):
-            if self.core.is_satisfied(key) and not has_condition(group, INITIALLY_SCHEDULED):
+            if self.core.entities.is_satisfied(key) and not has_condition(group, INITIALLY_SCHEDULED):
                 self._reporter.group(key, "True", "Scheduled", "")
                 self._tell_composites(key, "")
