@@ -12,7 +12,17 @@ from dataclasses import replace
 import numpy as np
 
 from muster.engine.arrays import Bools, Ints
-from muster.engine.profile import Coupling, Feasible, Normalisation, Profile, ScorePlugin, check_scores, is_coupled
+from muster.engine.profile import (
+    Coupling,
+    Feasible,
+    Normalisation,
+    Profile,
+    RowScorer,
+    ScorePlugin,
+    check_scores,
+    is_coupled,
+    row_scorer,
+)
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -75,7 +85,7 @@ class _Scores:
         self._shape = shape
         self._rows = np.flatnonzero(candidates)
         self._received: dict[int, int] = {}
-        self._local: list[tuple[ScorePlugin, int]] = []
+        self._local: list[tuple[RowScorer, int]] = []
         self._scaled: list[tuple[Normalisation, int, Ints]] = []
         self._constant = np.zeros(len(snapshot), dtype=np.int64)
         first = np.ones(len(self._rows), dtype=np.int64)
@@ -84,7 +94,7 @@ class _Scores:
             if is_coupled(plugin):
                 continue
             if not plugin.static:
-                self._local.append((plugin, weighted.weight))
+                self._local.append((row_scorer(plugin, shape, snapshot), weighted.weight))
             else:
                 self._add_static(plugin, weighted.weight, plugin.score(shape, snapshot, self._rows, first))
         self._columns: list[Ints] = []
@@ -135,7 +145,7 @@ class _Scores:
         while len(self._columns) < k:
             column = self._constant.copy()
             number = np.full(len(self._rows), len(self._columns) + 1, dtype=np.int64)
-            for plugin, weight in self._local:
-                column[self._rows] += weight * plugin.score(self._shape, self._snapshot, self._rows, number)
+            for score, weight in self._local:
+                column[self._rows] += weight * score(self._rows, number)
             self._columns.append(column)
         return self._columns[k - 1]

@@ -6,18 +6,20 @@ of touched nodes, and every shape knows how much of it it has seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from muster.engine.arrays import Bools, Ints
 from muster.engine.identical import fill
+from muster.engine.model import ScoreError
 from muster.engine.plugins.node_resources_fit import NodeResourcesFit
-from muster.engine.profile import Normalisation, Profile, ScorePlugin, check_scores, is_coupled
+from muster.engine.profile import Normalisation, Profile, RowScorer, is_coupled, row_scorer, score_error
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial, add_usage
 
 _INFEASIBLE = -(2**62)
+_FIRST = np.ones(1, dtype=np.int64)
 
 
 def place_in_order(profile: Profile, snapshot: Snapshot, shapes: Sequence[Shape]) -> list[int]:
@@ -75,13 +77,9 @@ class _Line:
     log is in it."""
 
     def __init__(self, profile: Profile, trial: Trial, shape: Shape) -> None:
-        self._profile, self._trial, self._shape = profile, trial, shape
-        self._fits = [plugin for plugin in profile.filters if isinstance(plugin, NodeResourcesFit)]
-        self._allowed = np.ones(len(trial), dtype=np.bool_)
-        for plugin in profile.filters:
-            if not isinstance(plugin, NodeResourcesFit):
-                self._allowed &= plugin.count(shape, trial) > 0
-        self._dynamic: list[tuple[ScorePlugin, int]] = []
+        self._trial, self._error = trial, score_error(profile, shape)
+        self._fits = _checker(profile, trial, shape)
+        self._dynamic: list[tuple[RowScorer, int]] = []
         self._static: list[tuple[Normalisation, int, Ints]] = []
         everywhere = np.arange(len(trial))
         for weighted in profile.scores:
@@ -91,7 +89,7 @@ class _Line:
                 raw = weighted.plugin.score(shape, trial, everywhere, np.ones_like(everywhere))
                 self._static.append((weighted.plugin.normalisation, weighted.weight, raw))
             else:
-                self._dynamic.append((weighted.plugin, weighted.weight))
+                self._dynamic.append((row_scorer(weighted.plugin, shape, trial), weighted.weight))
         self.seen = 0
         self._rebuild()
 
@@ -99,7 +97,8 @@ class _Line:
         """The row of the best node, the first at a tie; -1 if the shape fits nowhere."""
         if self._feasible == 0:
             return -1
-        check_scores(self._profile, self._shape, self._feasible)
+        if self._error and self._feasible > 1:
+            raise ScoreError(self._error)
         return int(self.total.argmax())
 
     def catch_up(self, log: Sequence[int]) -> None:
@@ -108,7 +107,10 @@ class _Line:
         if not touched:
             return
         rows = np.fromiter(touched, dtype=np.int64, count=len(touched))
-        fits = self._fit(rows)
+        fits = self._fits(rows)
+        if fits.all():
+            self.total[rows] = self._base.take(rows) + self._local(rows)
+            return
         lost = rows[~fits & (self.total[rows] != _INFEASIBLE)]
         if len(lost):
             self._feasible -= len(lost)
@@ -122,7 +124,7 @@ class _Line:
 
     def _rebuild(self) -> None:
         """All nodes, with the scale that the feasible ones give to normalised scores."""
-        rows = np.flatnonzero(self._fit(np.arange(len(self._trial))))
+        rows = np.flatnonzero(self._fits(np.arange(len(self._trial))))
         self._feasible = len(rows)
         self._base = np.zeros(len(self._trial), dtype=np.int64)
         self._scales: list[tuple[Ints, int]] = []
@@ -134,15 +136,20 @@ class _Line:
         self.total = np.full(len(self._trial), _INFEASIBLE, dtype=np.int64)
         self.total[rows] = self._base[rows] + self._local(rows)
 
-    def _fit(self, rows: Ints) -> Bools:
-        fits: Bools = self._allowed[rows]
-        for plugin in self._fits:
-            fits = fits & plugin.fits(self._shape, self._trial, rows)
-        return fits
-
     def _local(self, rows: Ints) -> Ints:
         total = np.zeros(len(rows), dtype=np.int64)
-        first = np.ones(len(rows), dtype=np.int64)
-        for plugin, weight in self._dynamic:
-            total += weight * plugin.score(self._shape, self._trial, rows, first)
+        for score, weight in self._dynamic:
+            total += score(rows, _FIRST) if weight == 1 else weight * score(rows, _FIRST)
         return total
+
+
+def _checker(profile: Profile, trial: Trial, shape: Shape) -> Callable[[Ints], Bools]:
+    """bool[M] of rows: whether the shape fits on them now; all rules but NodeResourcesFit are asked once for all."""
+    allowed = np.ones(len(trial), dtype=np.bool_)
+    fit: NodeResourcesFit | None = None
+    for plugin in profile.filters:
+        if isinstance(plugin, NodeResourcesFit):
+            fit = plugin
+        else:
+            allowed &= plugin.count(shape, trial) > 0
+    return allowed.take if fit is None else fit.checker(shape, trial, allowed)

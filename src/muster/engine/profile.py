@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -174,6 +174,27 @@ class CoupledPlugin(Protocol):
 def is_coupled(plugin: object) -> TypeIs[CoupledPlugin]:
     """Whether a plugin couples nodes; see `looks_first`."""
     return hasattr(plugin, "coupling")
+
+
+RowScorer: TypeAlias = Callable[[Ints, Ints], Ints]
+"""What `ScorePlugin.score` says of one shape, by rows and k."""
+
+
+class PreparedPlugin(Protocol):
+    """A score rule that is asked often about few nodes, and works out once what depends on the shape."""
+
+    def scorer(self, shape: Shape, snapshot: Snapshot) -> RowScorer:
+        """`score` for this shape; goes by what the arrays of the snapshot (a trial) hold when it is called."""
+
+
+def prepares(plugin: object) -> TypeIs[PreparedPlugin]:
+    """Whether a plugin is a PreparedPlugin; see `looks_first`."""
+    return hasattr(plugin, "scorer")
+
+
+def row_scorer(plugin: ScorePlugin, shape: Shape, snapshot: Snapshot) -> RowScorer:
+    """The plugin's score for one shape, prepared if the plugin can do that."""
+    return plugin.scorer(shape, snapshot) if prepares(plugin) else partial(plugin.score, shape, snapshot)
 
 
 class SkippingPlugin(Protocol):

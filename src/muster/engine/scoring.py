@@ -7,7 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.arrays import Ints
-from muster.engine.profile import CoupledPlugin, Normalisation, Profile, ScorePlugin, feasible_rows, is_coupled
+from muster.engine.profile import (
+    CoupledPlugin,
+    Normalisation,
+    Profile,
+    RowScorer,
+    feasible_rows,
+    is_coupled,
+    row_scorer,
+)
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -25,7 +33,7 @@ class Scorer:
     def __init__(self, profile: Profile, shape: Shape, snapshot: Snapshot, rows: Ints) -> None:
         self._shape = shape
         self._snapshot = snapshot
-        self._dynamic: list[tuple[ScorePlugin, int]] = []
+        self._dynamic: list[tuple[RowScorer, int]] = []
         self._static = np.zeros(len(snapshot), dtype=np.int64)
         self.peaks: list[Peak] = []
         first = np.ones(len(rows), dtype=np.int64)
@@ -37,13 +45,13 @@ class Scorer:
                 raw = plugin.score(shape, snapshot, rows, first)
                 self._static[rows] += weighted.weight * self._normalised(plugin.normalisation, raw, rows)
             else:
-                self._dynamic.append((plugin, weighted.weight))
+                self._dynamic.append((row_scorer(plugin, shape, snapshot), weighted.weight))
 
     def score(self, rows: Ints, k: Ints) -> Ints:
         """int64[M]: the total of node rows[j] when it would receive its k[j]-th pod."""
         total = self._static[rows]
-        for plugin, weight in self._dynamic:
-            total += weight * plugin.score(self._shape, self._snapshot, rows, k)
+        for score, weight in self._dynamic:
+            total += score(rows, k) if weight == 1 else weight * score(rows, k)
         return total
 
     def _coupled(self, plugin: CoupledPlugin, rows: Ints) -> Ints:

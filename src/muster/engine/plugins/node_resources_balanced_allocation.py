@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.engine.arrays import Ints
-from muster.engine.plugins.scoring_strategy import NATIVE
-from muster.engine.profile import MAX_NODE_SCORE, Normalisation
+from muster.engine.arrays import Columns, Ints
+from muster.engine.plugins.scoring_strategy import NATIVE, Capacity, capacity_of
+from muster.engine.profile import MAX_NODE_SCORE, Normalisation, RowScorer
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -27,38 +27,49 @@ class NodeResourcesBalancedAllocation:
         """A pod that requests none of the resources changes no balance."""
         return not any(shape.request(name) for name in self.resources)
 
-    def score(self, shape: Shape, snapshot: Snapshot, rows: Ints, k: Ints) -> Ints:
+    def scorer(self, shape: Shape, snapshot: Snapshot) -> RowScorer:
         """50..100; 75 where the balance stays as it is; 0 everywhere for a pod that requests none of the resources."""
         if self.skips(shape):
-            return np.zeros(len(rows), dtype=np.int64)
-        amounts, columns = self._columns(shape, snapshot)
-        allocatable = snapshot.table.allocatable[rows, columns]
-        requested = snapshot.requested[rows, columns]
-        after, before = _balance(np.array([requested + amounts * k, requested + amounts * (k - 1)]), allocatable)
-        score: Ints = MAX_NODE_SCORE // 2 + (MAX_NODE_SCORE // 2 + after - before) // 2
+            return lambda rows, k: np.zeros(len(rows), dtype=np.int64)
+        columns = snapshot.axis.columns
+        counted = [name for name in self.resources if name in columns and (name in NATIVE or shape.request(name))]
+        amounts = np.array([shape.request(name) for name in counted], dtype=np.int64).reshape(-1, 1)
+        used = Columns([(snapshot.requested, columns[name]) for name in counted])
+        capacity = capacity_of(snapshot.table, tuple(columns[name] for name in counted))
+
+        def score(rows: Ints, k: Ints) -> Ints:
+            requested = used.take(rows) + amounts * np.array([k, k - 1])[:, None]
+            after, before = _balance(requested, capacity, rows)
+            gain: Ints = (after - before + MAX_NODE_SCORE // 2) // 2
+            gain += MAX_NODE_SCORE // 2
+            return gain
+
         return score
 
-    def _columns(self, shape: Shape, snapshot: Snapshot) -> tuple[Ints, Ints]:
-        """int64[K, 1] twice: amounts and columns of the resources that count; others than native ones if requested."""
-        columns = snapshot.axis.columns
-        wanted = [(shape.request(name), columns[name], name) for name in self.resources if name in columns]
-        counted = [(amount, column) for amount, column, name in wanted if amount or name in NATIVE]
-        pairs = np.array(counted, dtype=np.int64).reshape(-1, 2)
-        return pairs[:, :1], pairs[:, 1:]
+    def score(self, shape: Shape, snapshot: Snapshot, rows: Ints, k: Ints) -> Ints:
+        """As `scorer` says."""
+        return self.scorer(shape, snapshot)(rows, k)
 
 
-def _balance(used: Ints, allocatable: Ints) -> Ints:
+def _balance(used: Ints, capacity: Capacity, rows: Ints) -> Ints:
     """int64[2, M]: 100 · (1 − standard deviation of the used fractions), truncated, for `used` [2, K, M]."""
-    counted = allocatable > 0
+    allocatable = capacity.allocatable.take(rows, axis=1)
     if len(allocatable) < 2:
-        return np.full((2, allocatable.shape[1]), MAX_NODE_SCORE, dtype=np.int64)
-    fractions = np.minimum(used / np.maximum(allocatable, 1), 1.0)
-    if len(allocatable) == 2:  # as below, in fewer steps
-        deviation = np.abs(fractions[:, 0] - fractions[:, 1]) / 2
-        deviation[:, ~counted.all(axis=0)] = 0.0
-    else:
-        deviation = np.array([_deviation(each, counted) for each in fractions])
-    balance: Ints = ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
+        return np.full((2, len(rows)), MAX_NODE_SCORE, dtype=np.int64)
+    divisor = allocatable if capacity.everywhere else np.maximum(allocatable, 1)
+    fractions = used / divisor
+    np.minimum(fractions, 1.0, out=fractions)
+    if len(allocatable) > 2:
+        deviation = np.array([_deviation(each, allocatable > 0) for each in fractions])
+    else:  # as there, in fewer steps
+        deviation = fractions[:, 0] - fractions[:, 1]
+        np.abs(deviation, out=deviation)
+        deviation /= 2
+        if not capacity.everywhere:
+            deviation[:, ~(allocatable > 0).all(axis=0)] = 0.0
+    np.subtract(1.0, deviation, out=deviation)
+    deviation *= MAX_NODE_SCORE
+    balance: Ints = deviation.astype(np.int64)
     return balance
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.arrays import Bools, Ints, Ints32
+from muster.engine.arrays import Bools, Columns, Ints, Ints32
 from muster.engine.axis import PODS
 from muster.engine.model import Status
-from muster.engine.plugins.scoring_strategy import NATIVE, LeastAllocated, ScoringStrategy
-from muster.engine.profile import UNLIMITED, Normalisation
+from muster.engine.plugins.scoring_strategy import NATIVE, LeastAllocated, ScoringStrategy, capacity_of
+from muster.engine.profile import UNLIMITED, Normalisation, RowScorer
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -41,15 +42,25 @@ class NodeResourcesFit:
         fits: Ints32 = np.clip(total, 0, UNLIMITED).astype(np.int32)
         return fits
 
-    def fits(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> Bools:
-        """bool[M]: whether one more pod fits on these nodes."""
-        table, requested = snapshot.table, snapshot.requested
-        fits: Bools = table.allocatable[rows, PODS] > requested[rows, PODS]
-        for resource, amount in self._requests(shape):
-            column = snapshot.axis.columns.get(resource)
-            if column is None:
-                return np.zeros(len(rows), dtype=np.bool_)
-            fits &= table.allocatable[rows, column] - requested[rows, column] >= amount
+    def checker(self, shape: Shape, snapshot: Snapshot, allowed: Bools) -> Callable[[Ints], Bools]:
+        """bool[M]: whether one more pod fits on nodes, with what the snapshot (a trial) holds when asked.
+
+        `allowed` bool[N]: nodes on which it may fit; all others are said to be too small.
+        """
+        requests = [("pods", 1), *self._requests(shape)]
+        columns = snapshot.axis.columns
+        if any(resource not in columns for resource, _ in requests):
+            return lambda rows: np.zeros(len(rows), dtype=np.bool_)
+        places = tuple(columns[resource] for resource, _ in requests)
+        amounts = np.array([amount for _, amount in requests], dtype=np.int64)
+        most = capacity_of(snapshot.table, places).allocatable - amounts[:, None]
+        most[:, ~allowed] = -1
+        requested = Columns([(snapshot.requested, place) for place in places])
+
+        def fits(rows: Ints) -> Bools:
+            within: Bools = np.logical_and.reduce(requested.take(rows) <= most.take(rows, axis=1), axis=0)
+            return within
+
         return fits
 
     def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
@@ -69,9 +80,13 @@ class NodeResourcesFit:
         too_small: Bools = np.any(hopeless & short, axis=1)
         return _statuses(self.name, texts, np.column_stack([full, short]), too_small)
 
+    def scorer(self, shape: Shape, snapshot: Snapshot) -> RowScorer:
+        """How the strategy values nodes with k pods of the shape."""
+        return self.strategy.scorer(shape, snapshot)
+
     def score(self, shape: Shape, snapshot: Snapshot, rows: Ints, k: Ints) -> Ints:
         """How the strategy values the node with k pods of the shape."""
-        return self.strategy.score(shape, snapshot, rows, k)
+        return self.scorer(shape, snapshot)(rows, k)
 
     def tests(self, resource: str) -> bool:
         """Whether a node must have room for what is requested of the resource."""
