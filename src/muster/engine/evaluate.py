@@ -11,7 +11,15 @@ import numpy as np
 from muster.engine.arrays import Ints
 from muster.engine.diagnose import node_statuses, shape_verdict
 from muster.engine.model import Status
-from muster.engine.profile import Profile, Weighted, can_skip, feasible_rows, is_coupled, score_error
+from muster.engine.profile import (
+    Profile,
+    Weighted,
+    can_skip,
+    check_scores,
+    feasible_rows,
+    is_coupled,
+    score_error,
+)
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -52,6 +60,24 @@ def evaluate(profile: Profile, snapshot: Snapshot, shape: Shape, *, nominated: s
             for parts, value in zip(scores.values(), values.tolist(), strict=True):
                 parts[weighted.plugin.name] = weighted.weight * value
     return Evaluation(verdict, statuses, scores, error)
+
+
+def best_rows(profile: Profile, snapshot: Snapshot, shape: Shape) -> Ints:
+    """The rows of the feasible nodes with the highest total, ascending; none if the pod fits nowhere.
+
+    Raises ScoreError if there is a choice and the pod cannot be scored.
+    """
+    rows = np.flatnonzero(profile.count(shape, snapshot) > 0)
+    if len(rows) < 2:
+        return rows
+    check_scores(profile, shape, len(rows))
+    total = np.zeros(len(rows), dtype=np.int64)
+    for weighted in profile.scores:
+        values = _scores(weighted, snapshot, shape, rows)
+        if values is not None:
+            total += weighted.weight * values
+    best: Ints = rows[total == total.max()]
+    return best
 
 
 def _scores(weighted: Weighted, snapshot: Snapshot, shape: Shape, rows: Ints) -> Ints | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from muster.engine.arrays import Bools, Ints
+from muster.engine.evaluate import best_rows
 from muster.engine.identical import fill
 from muster.engine.model import ScoreError
 from muster.engine.plugins.node_resources_fit import NodeResourcesFit
@@ -41,6 +42,40 @@ def _depends_on_resources_alone(profile: Profile, snapshot: Snapshot, shape: Sha
     return not own_rules and not snapshot.reserved and not profile.couplings(shape, snapshot)
 
 
+class InOrder:
+    """Pods that are placed one after the other in a trial, by a caller who chooses among the best nodes each time."""
+
+    def __init__(self, profile: Profile, trial: Trial, shapes: Sequence[Shape]) -> None:
+        self._profile, self._trial = profile, trial
+        distinct = dict.fromkeys(shapes)
+        self._by_log = all(_depends_on_resources_alone(profile, trial, shape) for shape in distinct)
+        self._lines: dict[Shape, _Line] = {}
+        self._log: list[int] = []
+
+    def best(self, shape: Shape) -> Ints:
+        """The rows of the nodes with the best score for the next pod of the shape; none if it fits nowhere."""
+        if not self._by_log:
+            return best_rows(self._profile, self._trial, shape)
+        return self._line(shape).ties()
+
+    def put(self, shape: Shape, row: int) -> None:
+        """Places a pod of the shape on a node."""
+        if not self._by_log:
+            self._trial.place(shape.usage, row)
+            return
+        _add(self._trial, shape, row)
+        self._log.append(row)
+
+    def _line(self, shape: Shape) -> _Line:
+        line = self._lines.get(shape)
+        if line is None:
+            line = self._lines[shape] = _Line(self._profile, self._trial, shape)
+        else:
+            line.catch_up(self._log)
+        line.seen = len(self._log)
+        return line
+
+
 def _one_by_one(profile: Profile, trial: Trial, shapes: Sequence[Shape]) -> list[int]:
     placed = []
     for shape in shapes:
@@ -65,11 +100,16 @@ def _by_log(profile: Profile, trial: Trial, shapes: Sequence[Shape]) -> list[int
         placed.append(row)
         line.seen = len(log)
         if row >= 0:
-            add_usage(trial.axis, trial.requested, trial.scored, trial.ports, row, shape.usage, 1)
-            trial.counts.clear()
-            trial.notes.clear()
+            _add(trial, shape, row)
             log.append(row)
     return placed
+
+
+def _add(trial: Trial, shape: Shape, row: int) -> None:
+    """Places a pod of a shape that nothing but resources is known of."""
+    add_usage(trial.axis, trial.requested, trial.scored, trial.ports, row, shape.usage, 1)
+    trial.counts.clear()
+    trial.notes.clear()
 
 
 class _Line:
@@ -100,6 +140,13 @@ class _Line:
         if self._error and self._feasible > 1:
             raise ScoreError(self._error)
         return int(self.total.argmax())
+
+    def ties(self) -> Ints:
+        """The rows of all nodes with the best score; none if the shape fits nowhere."""
+        if self._feasible == 0:
+            return np.zeros(0, dtype=np.int64)
+        check_scores(self._profile, self._shape, self._feasible)
+        return np.flatnonzero(self.total == self.total.max())
 
     def catch_up(self, log: Sequence[int]) -> None:
         """Scores the nodes that received pods since the line was last asked."""

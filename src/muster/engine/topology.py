@@ -240,7 +240,7 @@ def candidates(profile: Profile, snapshot: Snapshot, request: GroupRequest, key:
     taken = np.minimum(rooms, wanted[:, None])
     most, room = taken.sum(axis=0), rooms.sum(axis=0)
     nominated = domains.sums(_nominated(snapshot, request))
-    score = _scores(profile, snapshot, demands, domains, taken)
+    score = placement_scores(profile, snapshot, demands, domains, taken)
     found = [
         Candidate(value, int(most[at]), (-int(most[at]), -int(nominated[at]), -int(score[at]), int(room[at]), at))
         for at, value in enumerate(domains.values)
@@ -262,7 +262,9 @@ def _nominated(snapshot: Snapshot, request: GroupRequest) -> Ints:
     return np.bincount(np.array(rows, dtype=np.int64), minlength=len(snapshot)).astype(np.int64)
 
 
-def _scores(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], domains: Domains, taken: Ints) -> Ints:
+def placement_scores(
+    profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], domains: Domains, taken: Ints
+) -> Ints:
     """int64[D]: upstream's NodeResourcesFit score of a placement: MostAllocated on the sums over the domain.
 
     `taken` int64[shapes, D]: how many pods of each shape it would receive.
