@@ -20,6 +20,7 @@ from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial, add_usage
 
 _INFEASIBLE = -(2**62)
+_NEVER = _INFEASIBLE - 1
 _FIRST = np.ones(1, dtype=np.int64)
 
 
@@ -135,18 +136,18 @@ class _Line:
 
     def best(self) -> int:
         """The row of the best node, the first at a tie; -1 if the shape fits nowhere."""
-        if self._feasible == 0:
-            return -1
-        if self._error and self._feasible > 1:
-            raise ScoreError(self._error)
-        return int(self.total.argmax())
+        return int(self.total.argmax()) if self._is_open() else -1
 
     def ties(self) -> Ints:
         """The rows of all nodes with the best score; none if the shape fits nowhere."""
-        if self._feasible == 0:
-            return np.zeros(0, dtype=np.int64)
-        check_scores(self._profile, self._shape, self._feasible)
-        return np.flatnonzero(self.total == self.total.max())
+        best: Ints = np.flatnonzero(self.total == (self.total.max() if self._is_open() else _NEVER))
+        return best
+
+    def _is_open(self) -> bool:
+        """Whether there is a node at all."""
+        if self._error and self._feasible > 1:
+            raise ScoreError(self._error)
+        return self._feasible > 0
 
     def catch_up(self, log: Sequence[int]) -> None:
         """Scores the nodes that received pods since the line was last asked."""
