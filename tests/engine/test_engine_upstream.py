@@ -24,12 +24,12 @@ def cluster(*cpus: int, racks: str = "") -> ClusterState:
     """Nodes with so many cpus, each in the rack whose letter stands at its place."""
     state = ClusterState()
     for at, cpu in enumerate(cpus):
-        state.set_node(make_node(f"n{at}", cpu=cpu, labels={RACK: racks[at]} if racks else {}))
+        state.set_node(make_node(f"n{at}", cpu=str(cpu), labels={RACK: racks[at]} if racks else {}))
     return state
 
 
 def group(state: ClusterState, cpus: list[int], min_count: int, *, topology: bool = False) -> GroupRequest:
-    members = tuple(Member(f"default/p{at}", state.shape_of(make_pod(cpu=cpu))) for at, cpu in enumerate(cpus))
+    members = tuple(Member(f"default/p{at}", state.shape_of(make_pod(cpu=str(cpu)))) for at, cpu in enumerate(cpus))
     return GroupRequest("default/g", members, min_count, topology_key=RACK if topology else None)
 
 
