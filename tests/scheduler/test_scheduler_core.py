@@ -111,15 +111,40 @@ def test_pods_of_many_shapes_that_take_turns_cost_a_pass_a_shape(monkeypatch: py
 def test_strict_order_stops_after_some_passes_and_goes_on_where_it_stopped() -> None:
     core = SchedulerCore(SchedulerOptions(passes=4))
     core.cache.apply_nodes(added(make_node(cpu="3")))
-    pods = [make_pod(f"p{index}", cpu=("900m", "100m")[index % 2], priority=int(index < 8)) for index in range(10)]
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nobody"}}}
+    towards = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    pods = [make_pod(f"p{index}", cpu=("900m", "100m")[index % 2], spec=towards) for index in range(10)]
     core.cache.apply_pods(added(*pods))
     core.settle(0.0)
-    first = [verdict.ask.entity for verdict in core.decide(0.0)]
-    assert first == [f"pod:default/p{index}" for index in range(4)]
-    rest = [verdict.ask.entity for _ in range(3) for verdict in core.decide(0.0)]
-    assert rest[:6] == [f"pod:default/p{index}" for index in (4, 5, 6, 7, 8, 9)]
-    nodes = {key for key, record in core.cache.pods.items() if record.node}
-    assert nodes == {f"default/p{index}" for index in range(6)}
+    decided = [[verdict.ask.entity for verdict in core.decide(0.0)] for _ in range(3)]
+    names = [f"pod:default/p{index}" for index in range(10)]
+    assert decided == [names[:4], names[4:8], names[8:]]
+
+
+def test_pods_of_many_shapes_in_strict_order_are_placed_without_a_pass_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = 0
+
+    def counted(*args: object, **named: object) -> object:
+        nonlocal passes
+        passes += 1
+        return decide(*args, **named)  # type: ignore[arg-type]  # passed through
+
+    monkeypatch.setattr("muster.scheduler.answers.decide", counted)
+    core = SchedulerCore(SchedulerOptions(strict_order=True))
+    core.cache.apply_nodes(added(*(make_node(f"n{index}", cpu="1") for index in range(4))))
+    core.cache.apply_pods(added(*(make_pod(f"p{index}", cpu=f"{100 + index % 5}m") for index in range(50))))
+    assert len(work(core)) == 36
+    assert passes <= 5
+
+
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_who_comes_after_a_pod_that_preempts_finds_its_room_taken(batch: int) -> None:
+    core = SchedulerCore(SchedulerOptions(strict_order=True, batch=batch))
+    core.cache.apply_nodes(added(make_node("n0", cpu="4"), make_node("n1", cpu="3")))
+    core.cache.apply_pods(added(make_pod("low", cpu="2", priority=-1, node="n0")))
+    asked = {"a": "4", "b": "1", "c": "2", "d": "1"}
+    core.cache.apply_pods(added(*(make_pod(name, cpu=cpu, priority=0) for name, cpu in asked.items())))
+    assert work(core) == {"default/b": "n1", "default/c": "n1"}
 
 
 def test_a_verdict_leaves_nothing_assumed_for_a_gang_that_does_not_fit() -> None:

@@ -35,24 +35,32 @@ class Scorer:
         self._snapshot = snapshot
         self._dynamic: list[tuple[RowScorer, int]] = []
         self._static = np.zeros(len(snapshot), dtype=np.int64)
+        self._constant = 0
         self.peaks: list[Peak] = []
         first = np.ones(len(rows), dtype=np.int64)
         for weighted in profile.scores:
             plugin = weighted.plugin
             if is_coupled(plugin):
-                self._static[rows] += weighted.weight * self._coupled(plugin, rows)
+                self._add_static(weighted.weight * self._coupled(plugin, rows), rows)
             elif plugin.static:
                 raw = plugin.score(shape, snapshot, rows, first)
-                self._static[rows] += weighted.weight * self._normalised(plugin.normalisation, raw, rows)
+                self._add_static(weighted.weight * self._normalised(plugin.normalisation, raw, rows), rows)
             else:
                 self._dynamic.append((row_scorer(plugin, shape, snapshot), weighted.weight))
 
     def score(self, rows: Ints, k: Ints) -> Ints:
         """int64[M]: the total of node rows[j] when it would receive its k[j]-th pod."""
-        total = self._static[rows]
+        total: Ints = self._static.take(rows)
+        total += self._constant
         for score, weight in self._dynamic:
             total += score(rows, k) if weight == 1 else weight * score(rows, k)
         return total
+
+    def _add_static(self, scores: Ints, rows: Ints) -> None:
+        if len(scores) and (scores == scores[0]).all():
+            self._constant += int(scores[0])
+        else:
+            self._static[rows] += scores
 
     def _coupled(self, plugin: CoupledPlugin, rows: Ints) -> Ints:
         """The scores of a rule that couples nodes but that the pods of this shape leave as it is."""

@@ -121,6 +121,8 @@ class Snapshot:
 
         `keys`: pods whose own nominations do not count. The same snapshot if no nomination matters.
         """
+        if not self.nominated:
+            return self
         own = frozenset(keys)
         reserved = {
             node: usages

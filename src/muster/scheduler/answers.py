@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from muster.engine.decide import decide
+from muster.engine.in_order import place_in_order
 from muster.engine.model import Decision, Placed
 from muster.engine.snapshot import Snapshot
 from muster.scheduler.apart import Answer, Apart, placements_of, still_holds
@@ -56,6 +57,23 @@ class Answers:
                 put_placements(trial, (ask.members[0] for ask in run), decision.placements)
                 found.append(decision)
         return found
+
+    def in_order(self, asks: list[Ask]) -> dict[str, str]:
+        """The node that each plain pod of one priority gets, each with those before it in place, by entity.
+
+        A pod that gets none is not in it; nothing is, where pods have to be asked about one by one.
+        """
+        first = asks[0]
+        with self.preemptions.view(first.priority, first.entity) as snapshot:
+            if snapshot.nominated or any(ask.profile != first.profile for ask in asks):
+                return {}
+            try:
+                shapes = [ask.members[0].shape for ask in asks]
+                rows = place_in_order(self.entities.profiles[first.profile], snapshot, shapes)
+            except Exception:  # asked about one by one, they show which of them it is that raises
+                return {}
+            records = snapshot.table.records
+            return {ask.entity: records[row].name for ask, row in zip(asks, rows, strict=True) if row >= 0}
 
     def begin(self, ask: Ask, generation: int) -> Apart:
         """A question that is to be decided beside the event loop."""
