@@ -79,3 +79,42 @@ def test_an_immutable_config_map_does_not_change(api: Api) -> None:
         422, "PATCH", CONFIG_MAPS + "/settings", {"data": {"key": "new"}, "immutable": None}, type_=MERGE
     )
     assert causes(status) == [("immutable", "Forbidden"), ("data", "Forbidden")]
+
+
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+
+
+def endpoint_slice(**fields: JSON) -> Object:
+    return {"metadata": {"name": "e"}, "addressType": "IPv4", "endpoints": [], "ports": [], **fields}
+
+
+def test_a_change_of_labels_or_endpoints_counts_as_a_new_generation_of_a_slice(api: Api) -> None:
+    assert api.create(SLICES, endpoint_slice())["metadata"]["generation"] == 1
+    for number, patch in enumerate(({"metadata": {"labels": {"a": "b"}}}, {"ports": [{"port": 80}]}), 2):
+        body = api.patch(f"{SLICES}/e", patch)
+        assert body["metadata"]["generation"] == number
+    assert body["ports"] == [{"name": "", "port": 80, "protocol": "TCP"}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        ({"addressType": "IPv5"}, ["addressType"]),
+        ({"endpoints": [{"addresses": []}]}, ["endpoints[0].addresses"]),
+        ({"endpoints": [{"addresses": ["fd00::1"]}]}, ["endpoints[0].addresses[0]"]),
+        ({"endpoints": [{"addresses": ["10.0.0.1"], "hints": {"forZones": [{"name": "a"}] * 2}}]},
+         ["endpoints[0].hints.forZones[1].name"]),
+        ({"ports": [{"port": 0}]}, ["ports[0].port"]),
+        ({"ports": [{"port": 1}, {"port": 2}]}, ["ports[1].name"]),
+    ],
+    ids=["type", "no address", "other family", "hint twice", "port", "name twice"],
+)  # fmt: skip
+def test_a_slice_that_makes_no_sense_is_refused(api: Api, fields: Object, want: list[str]) -> None:
+    answer = api.call("POST", SLICES, endpoint_slice(**fields))
+    assert answer.status == 422
+    assert isinstance(answer.body, dict)
+    assert [field for field, _ in causes(answer.body)] == want
+
+
+def test_the_api_servers_own_service_is_there_from_the_start(api: Api) -> None:
+    assert api.get(f"{SERVICES}/kubernetes")["spec"]["clusterIP"] == "10.0.0.1"

@@ -25,7 +25,7 @@ def differences(step: int, want: Object, got: Object, varying: frozenset[str]) -
 
 def _varies(path: str, varying: frozenset[str]) -> bool:
     """Whether the path or one that it lies in is varying; `x[]` stands for everything in the list `x`."""
-    if path in varying:
+    if path in varying or f"{path}[]" in varying:
         return True
     return any(
         path.startswith((entry + ".", entry + "["))

@@ -32,7 +32,7 @@ class Names:
         if name in self._written:
             return
         prefix = obj["metadata"].get("generateName")
-        if prefix and not obj["spec"].get("subdomain"):
+        if prefix and not obj.get("spec", {}).get("subdomain"):
             self._counts[prefix] = self._counts.get(prefix, 0) + 1
             self.call(name, f"{self.write_text(prefix)}#{self._counts[prefix]}")
         elif see := _SEEN.get(obj.get("kind", "")):

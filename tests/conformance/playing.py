@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from muster.api.resource import (
     CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
     JOBS,
     LEASES,
     LIMIT_RANGES,
@@ -44,6 +46,7 @@ RESOURCES: dict[str, Resource] = {
         CRON_JOBS,
         DAEMON_SETS,
         DEPLOYMENTS,
+        ENDPOINT_SLICES,
         JOBS,
         LEASES,
         LIMIT_RANGES,
@@ -139,7 +142,8 @@ class Player:
     async def create(self, obj: Object) -> None:
         """Create an object as given."""
         if isinstance(obj, str):
-            raise NotImplementedError(obj)
+            await self._create_many(obj)
+            return
         resource = _resource(obj["kind"])
         filled = self._fill(obj)
         metadata = filled["metadata"]
@@ -151,6 +155,26 @@ class Player:
         await self.client.create(resource, namespace, filled)
         if resource is NODES and "status" in filled:
             await self.client.patch(NODES, None, name_of(filled), {"status": filled["status"]}, subresource="status")
+
+    async def _create_many(self, sentence: str) -> None:
+        """Create the pods of a Service that a sentence tells of, and run them."""
+        match = _MANY_PODS.fullmatch(sentence)
+        if match is None:
+            raise NotImplementedError(sentence)
+        nodes = match["nodes"].split(", ")
+        (service,) = (await self.client.list(SERVICES, self.names.namespace)).items
+        for index in range(int(match["count"])):
+            name = f"{match['base']}{index}"
+            labels = dict(service["spec"]["selector"])
+            (written,) = (each for each in self.recorded["Pod"] if each["name"] == name)
+            spec = {"containers": written["containers"]}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+            created = await self.client.create(PODS, self.names.namespace, pod)
+            kubelets = PodKubelets(
+                self.client, self.clock, self.pods, self.addresses, nodes[index % len(nodes)], self._written_order
+            )
+            await kubelets.run_pod(created)
+            await self.clock.sleep(REQUEST_S)
 
     def _is_recorded(self, kind: str, name: str) -> bool:
         """Whether the recorded state shows an object of that name in the scenario's namespace."""
@@ -213,6 +237,14 @@ class Player:
 
     async def delete(self, action: Object) -> None:
         """Delete an object."""
+        if isinstance(action, str):
+            match = _AT_ONCE.fullmatch(action)
+            if match is None:
+                raise NotImplementedError(action)
+            for index in range(int(match["first"]), int(match["last"]) + 1):
+                name = f"{match['base']}{index}"
+                await self.client.delete(PODS, self.names.namespace, name, {"gracePeriodSeconds": 0})
+            return
         resource = _resource(action["kind"])
         keys = ("propagationPolicy", "gracePeriodSeconds")
         options = {key: action[key] for key in keys if action.get(key) is not None}
@@ -306,7 +338,12 @@ class Player:
         return self.names.real(written) or written
 
 
-_NAMED = (REPLICA_SETS, CONTROLLER_REVISIONS, JOBS)
+_MANY_PODS = re.compile(
+    r"(?P<count>\d+) pods (?P<base>\w+?)0\.\.\. as in the scenario [\w-]+, on (?P<nodes>.+) in turn"
+)
+_AT_ONCE = re.compile(r"(?P<base>\w+?)(?P<first>\d+) to (?P=base)(?P<last>\d+), at once")
+
+_NAMED = (REPLICA_SETS, CONTROLLER_REVISIONS, JOBS, ENDPOINT_SLICES)
 _WITHOUT_TAINT = "the not-ready taint set by admission was removed at once"
 
 

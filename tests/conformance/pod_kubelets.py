@@ -66,6 +66,11 @@ class PodKubelets:
             return finishes
         if (pod.get("status") or {}).get("phase", "Pending") != "Pending":
             return False
+        await self.run_pod(pod, pinned=pinned)
+        return True
+
+    async def run_pod(self, pod: Object, *, pinned: bool = False) -> None:
+        """Bind a pod that is not bound, and let it run; `pinned`: on the node of its affinity."""
         if not pod["spec"].get("nodeName"):
             target = {"kind": "Node", "name": _pinned_node(pod) if pinned else self.node}
             body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name_of(pod)}, "target": target}
@@ -74,7 +79,6 @@ class PodKubelets:
         await self.client.patch(
             PODS, namespace_of(pod), name_of(pod), patch, type_=STRATEGIC_MERGE_PATCH, subresource="status"
         )
-        return True
 
     def _running(self, pod: Object) -> Object:
         now = rfc3339(self.clock.now())

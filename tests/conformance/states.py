@@ -5,7 +5,9 @@ Which fields count and how they are written: the section on controllers in the R
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from naming import Names
@@ -14,6 +16,7 @@ from muster.api.codec import JSON, Object
 from muster.api.meta import has_condition, is_deleting, name_of
 from muster.api.resource import (
     CONFIG_MAPS,
+    ENDPOINT_SLICES,
     JOBS,
     NAMESPACES,
     NODES,
@@ -142,6 +145,30 @@ def write_service(service: Object) -> Object:
     return {**head(service, "labels", "annotations"), "spec": {**{k: spec[k] for k in shown if k in spec}, **headless}}
 
 
+def write_slice(slice_: Object) -> Object:
+    """An EndpointSlice, endpoints sorted by address; of more than `MOST_LISTED` only counts."""
+    ports = [{key: port[key] for key in _PORT_KEYS if key in port} for port in slice_.get("ports") or ()]
+    written = {**head(slice_, "labels", "owners"), "addressType": slice_["addressType"], "ports": ports}
+    endpoints = slice_.get("endpoints") or ()
+    if len(endpoints) <= MOST_LISTED:
+        listed = sorted((_endpoint(each) for each in endpoints), key=lambda each: list(each["addresses"]))
+        return {**written, "endpoints": listed}
+    hints = Counter(json.dumps(each.get("hints")) for each in endpoints)
+    ready = sum(each["conditions"].get("ready") is True for each in endpoints)
+    return {**written, "endpointCount": len(endpoints), "readyCount": ready, "hints": dict(hints)}
+
+
+MOST_LISTED = 20
+_PORT_KEYS = ("name", "protocol", "port", "appProtocol")
+
+
+def _endpoint(endpoint: Object) -> Object:
+    target = endpoint.get("targetRef")
+    shown = ("addresses", "conditions", "hostname", "nodeName", "zone", "hints")
+    written = present({key: endpoint.get(key) for key in shown})
+    return {**written, **({"targetRef": f"{target['kind']}/{target['name']}"} if target else {})}
+
+
 def write_node(node: Object) -> Object:
     """A Node, taints and conditions sorted."""
     labels = {key: value for key, value in (node["metadata"].get("labels") or {}).items() if "hostname" not in key}
@@ -178,6 +205,7 @@ WRITERS: dict[str, tuple[Resource, Writer]] = {
     "Job": (JOBS, write_job),
     "ConfigMap": (CONFIG_MAPS, write_config_map),
     "Service": (SERVICES, write_service),
+    "EndpointSlice": (ENDPOINT_SLICES, write_slice),
     "Node": (NODES, write_node),
     "Namespace": (NAMESPACES, write_namespace),
 }

@@ -17,6 +17,7 @@ FAMILIES = (
     "cronjob",
     "daemonset",
     "deployment",
+    "endpointslice",
     "gc",
     "job",
     "job-gang",

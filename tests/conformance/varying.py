@@ -27,7 +27,8 @@ KINDS = (
 )
 """The kinds of which objects get other names."""
 
-BEFORE = "|".join([r"(?<![\w./<-])", r"(?<=>[/-])", *(f"(?<={kind}/)" for kind in (*KINDS, "Workload", "PodGroup"))])
+_REFERRED = (*KINDS, "Workload", "PodGroup", "Service")
+BEFORE = "|".join([r"(?<![\w./<-])", r"(?<=>[/-])", *(f"(?<={kind}/)" for kind in _REFERRED)])
 """What may stand before a name: nothing that it could be a part of, a mark such as `<ns>/`, or its kind."""
 
 

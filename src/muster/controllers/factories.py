@@ -13,6 +13,9 @@ from muster.controllers.daemonset import DaemonSetController
 from muster.controllers.deployment import DeploymentController
 from muster.controllers.discovery_runner import DiscoveryRunner
 from muster.controllers.disruption import DisruptionController
+from muster.controllers.endpoints import EndpointsController
+from muster.controllers.endpointslice import EndpointSliceController
+from muster.controllers.endpointslice_mirroring import EndpointSliceMirroring
 from muster.controllers.gc import GarbageCollector
 from muster.controllers.job import JobController
 from muster.controllers.job_groups import GroupApi
@@ -90,6 +93,9 @@ CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
     "daemonset-controller": _plain(lambda options: DaemonSetController(options.removal_tie)),
     "deployment-controller": _plain(lambda options: DeploymentController()),
     "disruption-controller": _plain(lambda options: DisruptionController()),
+    "endpoints-controller": _plain(lambda options: EndpointsController()),
+    "endpointslice-controller": _plain(lambda options: EndpointSliceController()),
+    "endpointslice-mirroring-controller": _plain(lambda options: EndpointSliceMirroring()),
     "garbage-collector-controller": _discovering(GarbageCollector),
     "job-controller": _job,
     "namespace-controller": _discovering(NamespaceController),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster.api.codec import Object
+from muster.apiserver.registry.services import SERVICE_NETWORK
 from muster.apiserver.resources import ResourceTable, Served
 from muster.clock import rfc3339
 
@@ -37,7 +38,18 @@ def bootstrap_objects(table: ResourceTable, now: float) -> Iterator[tuple[Served
                 "description": description,
             },
         )
+    services = table.find("", "v1", "services")
+    assert services is not None
+    yield services, "default", _api_service()
     config_maps = table.find("", "v1", "configmaps")
     assert config_maps is not None
     tracking: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": TOKEN_TRACKING}}
     yield config_maps, "kube-system", {**tracking, "data": {"since": rfc3339(now)[:10]}}
+
+
+def _api_service() -> Object:
+    """The Service by which pods find the API server."""
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    port = {"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}
+    spec = {"type": "ClusterIP", "clusterIP": str(SERVICE_NETWORK[1]), "ports": [port]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kubernetes", "labels": labels}, "spec": spec}

@@ -32,6 +32,8 @@ class ServiceStrategy(Strategy):
     def default(self, obj: Object, ctx: Context) -> None:
         spec: Object = obj.setdefault("spec", {})
         spec.setdefault("type", "ClusterIP")
+        if spec.get("publishNotReadyAddresses") is False:
+            del spec["publishNotReadyAddresses"]
         spec.setdefault("sessionAffinity", "None")
         if spec["sessionAffinity"] == "ClientIP":
             spec.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": AFFINITY_S}})

@@ -9,6 +9,7 @@ from muster.apiserver.options import ServerOptions
 from muster.apiserver.registry import apps, core, devices, reviews
 from muster.apiserver.registry.autoscaling import AutoscalerStrategy, from_v2, to_v2
 from muster.apiserver.registry.budgets import BudgetStrategy
+from muster.apiserver.registry.endpoints import EndpointSliceStrategy
 from muster.apiserver.registry.events import EventStrategy, NewEventStrategy, from_core, to_core
 from muster.apiserver.registry.jobs import JobStrategy
 from muster.apiserver.registry.nodes import NodeStrategy
@@ -225,7 +226,7 @@ def _others() -> list[Served]:
     budget = BudgetStrategy()
     return [
         _served("coordination.k8s.io", "v1", "leases", "Lease", core.LeaseStrategy()),
-        _served("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", stored),
+        _served("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", EndpointSliceStrategy()),
         _served(
             "events.k8s.io",
             "v1",
