@@ -89,7 +89,13 @@ class EventRecorder:
         self._tokens: OrderedDict[str, _Tokens] = OrderedDict()
         self._queue: asyncio.Queue[_Pending] = asyncio.Queue(queue_limit)
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
+        self._is_writing = False
         self.dropped = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that was recorded has been written or given up."""
+        return self._queue.empty() and not self._is_writing
 
     def record(self, about: Object, type_: str, reason: str, message: str) -> None:
         """Queue one event about an object (with apiVersion, kind and metadata). `type_`: `Normal` or `Warning`."""
@@ -138,10 +144,13 @@ class EventRecorder:
         """Write queued events until cancelled."""
         while True:
             pending = await self._queue.get()
+            self._is_writing = True
             try:
                 await self._write(pending)
             except ClientError as error:
                 logger.debug("event not written", extra={"error": str(error)})
+            finally:
+                self._is_writing = False
 
     def _put(self, pending: _Pending) -> None:
         try:

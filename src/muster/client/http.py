@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
+import socket
+import urllib.request
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from typing import cast
 from urllib.parse import urlencode
 
 import aiohttp
+from aiohttp.connector import AddrInfoType
 from yarl import URL
 
 from muster.api.codec import Object, dumps, loads
-from muster.client.kubeconfig import Connection
+from muster.client.connection import Connection
+from muster.client.credentials import credentials_of
 from muster.client.transport import (
     JSON_TYPE,
     ApiError,
@@ -22,70 +27,99 @@ from muster.client.transport import (
     WatchEvent,
     WatchEvents,
 )
+from muster.clock import Clock, RealClock
 
 READ_BUFFER_BYTES = 2**20
 """Watches of large clusters arrive in bursts; a small buffer stops and starts the connection all the time."""
 REQUEST_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10.0
 MAX_CONNECTIONS = 64
+KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
 _LARGE_BYTES = 2**20
 
 
 class HttpTransport:
-    """A `Transport` to the server of a connection. It opens connections as needed; `aclose` closes them."""
+    """A `Transport` to the server of a connection. It opens connections as needed; `aclose` closes them.
+
+    `trims`: drop what the server keeps about who wrote which field (`metadata.managedFields`), which nobody here reads
+    and which is half of many objects. `clock` says when credentials expire.
+    """
 
     def __init__(
         self,
         connection: Connection,
         *,
+        clock: Clock | None = None,
         max_connections: int = MAX_CONNECTIONS,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
+        user_agent: str = "muster",
+        trims: bool = False,
     ) -> None:
         self._connection = connection
+        self._credentials = credentials_of(connection, clock if clock is not None else RealClock())
+        self._user_agent = user_agent
+        self._trims = trims
         self._max_connections = max_connections
         self._timeout = aiohttp.ClientTimeout(total=request_timeout_s, connect=CONNECT_TIMEOUT_S)
         self._watch_timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S)
+        self._server_name = connection.tls_server_name or None
+        self._proxy = _proxy_of(connection)
+        self._certificate = ("", "")
         self._requests: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
 
     async def request(
         self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] | None = None, body: Body = None
     ) -> Response:
-        if self._requests is None:
-            self._requests = self._session(self._max_connections)
         sent = dict(headers or {})
-        data: bytes | io.BytesIO | None = None
+        data: bytes | None = None
         if body is not None:
             data = body if isinstance(body, bytes) else dumps(body)
-            if len(data) > _LARGE_BYTES:
-                data = io.BytesIO(data)  # aiohttp sends it in pieces and lets the loop go on between them
             sent.setdefault("Content-Type", JSON_TYPE)
+        url = self._url(path, query)
+        response = await self._send(method, url, sent, data)
+        if response.status == 401 and self._credentials.refused():
+            response = await self._send(method, url, sent, data)
+        return response
+
+    async def _send(self, method: str, url: URL, headers: dict[str, str], data: bytes | None) -> Response:
+        await self._identify(headers)
+        if self._requests is None:
+            self._requests = self._session(self._max_connections)
+        # aiohttp sends what is large in pieces and lets the loop go on between them
+        payload = io.BytesIO(data) if data is not None and len(data) > _LARGE_BYTES else data
         try:
             async with self._requests.request(
                 method,
-                self._url(path, query),
-                data=data,
-                headers=sent,
+                url,
+                data=payload,
+                headers=headers,
                 timeout=self._timeout,
-                server_hostname=self._connection.tls_server_name or None,
+                server_hostname=self._server_name,
+                proxy=self._proxy,
             ) as answer:
                 content = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _broken(error) from error
-        return Response(answer.status, _body(answer, content), answer.headers)
+        return Response(answer.status, self._trimmed(_body(answer, content)), answer.headers)
 
     async def watch(self, path: str, *, query: Query = ()) -> AsyncIterator[WatchEvents]:
+        headers: dict[str, str] = {}
+        await self._identify(headers)
         if self._watches is None:
             # Watches have connections of their own, so that they cannot use up those of requests.
             self._watches = self._session(0)
-        url = self._url(path, (*query, ("watch", "true")))
+        url = self._url(path, (*query, ("watch", "true"), ("timeoutSeconds", str(_watch_seconds(path)))))
         try:
-            name = self._connection.tls_server_name or None
-            async with self._watches.get(url, timeout=self._watch_timeout, server_hostname=name) as answer:
+            async with self._watches.get(
+                url, headers=headers, timeout=self._watch_timeout, server_hostname=self._server_name, proxy=self._proxy
+            ) as answer:
                 if answer.status != 200:
+                    if answer.status == 401:
+                        self._credentials.refused()
                     raise ApiError(_failure(answer.status, _body(answer, await answer.read())))
                 async for lines in _lines(answer.content):
-                    yield [_event(line) for line in lines]
+                    yield [self._event(line) for line in lines]
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _broken(error) from error
 
@@ -96,12 +130,21 @@ class HttpTransport:
                 await session.close()
         self._requests = self._watches = None
 
+    async def _identify(self, headers: dict[str, str]) -> None:
+        """Put who we are into the headers; with another client certificate, connect anew."""
+        identity = await self._credentials.identity()
+        if identity.authorization:
+            headers["Authorization"] = identity.authorization
+        if identity.certificate and (identity.certificate, identity.key) != self._certificate:
+            self._certificate = (identity.certificate, identity.key)
+            await self.aclose()
+
     def _session(self, limit: int) -> aiohttp.ClientSession:
-        headers = {"Accept": JSON_TYPE, "User-Agent": "muster"}
-        if self._connection.token:
-            headers["Authorization"] = f"Bearer {self._connection.token}"
-        tls = self._connection.ssl_context()
-        connector = aiohttp.TCPConnector(limit=limit, ssl=tls if tls is not None else True, keepalive_timeout=60)
+        headers = {"Accept": JSON_TYPE, "User-Agent": self._user_agent}
+        tls = self._connection.ssl_context(*self._certificate)
+        connector = aiohttp.TCPConnector(
+            limit=limit, ssl=tls if tls is not None else True, keepalive_timeout=60, socket_factory=_socket
+        )
         return aiohttp.ClientSession(
             connector=connector,
             headers=headers,
@@ -114,6 +157,56 @@ class HttpTransport:
         text = f"{self._connection.server}{path}"
         return URL(f"{text}?{urlencode(query)}" if query else text, encoded=True)
 
+    def _event(self, line: bytes) -> WatchEvent:
+        try:
+            value = loads(line)
+            obj = value["object"]
+            if self._trims:
+                _trim(obj)
+            return WatchEvent(value["type"], obj)
+        except (ValueError, KeyError, TypeError) as error:
+            raise TransportError("the watch sent something that is not an event") from error
+
+    def _trimmed(self, body: Object | bytes) -> Object | bytes:
+        if self._trims and isinstance(body, dict):
+            for item in body.get("items") or ():
+                _trim(item)
+        return body
+
+
+def _trim(obj: Object) -> None:
+    # The object has just been decoded: nobody else has seen it.
+    obj.get("metadata", {}).pop("managedFields", None)
+
+
+def _socket(info: AddrInfoType) -> socket.socket:
+    """A socket that notices within a minute that nobody is there any more: a watch may be silent for long."""
+    family, type_, protocol = info[:3]
+    made = socket.socket(family, type_, protocol)
+    if family in (socket.AF_INET, socket.AF_INET6):
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEP_ALIVE.items():
+            if hasattr(socket, name):
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
+
+
+def _watch_seconds(path: str) -> int:
+    """How long a watch may last: between five and ten minutes, so that not all end at once (as client-go's)."""
+    return 300 + zlib.crc32(path.encode()) % 300
+
+
+def _proxy_of(connection: Connection) -> str | None:
+    """The proxy that the connection names, else that of the environment (HTTPS_PROXY, NO_PROXY), else none."""
+    if connection.proxy:
+        return connection.proxy
+    target = URL(connection.server)
+    found = urllib.request.getproxies_environment().get(target.scheme, "")
+    if not found or target.host is None or target.host in ("localhost", "127.0.0.1", "::1"):
+        return None
+    is_bypassed = bool(urllib.request.proxy_bypass(f"{target.host}:{target.port}"))
+    return None if is_bypassed or not found.startswith(("http://", "https://")) else found
+
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[list[bytes]]:
     """The complete lines of every chunk that arrives, together."""
@@ -125,14 +218,6 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[list[bytes]]:
             yield lines
     if rest.strip():
         yield [rest]
-
-
-def _event(line: bytes) -> WatchEvent:
-    try:
-        value = loads(line)
-        return WatchEvent(value["type"], value["object"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise TransportError("the watch sent something that is not an event") from error
 
 
 def _body(answer: aiohttp.ClientResponse, content: bytes) -> Object | bytes:

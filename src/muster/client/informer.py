@@ -15,8 +15,8 @@ from msgspec import Struct
 from muster.api.codec import Object
 from muster.api.meta import key_of
 from muster.api.resource import Resource
-from muster.client.client import Client
-from muster.client.transport import ApiError, ClientError, TransportError
+from muster.client.client import Client, ends_initial_events
+from muster.client.transport import ApiError, ClientError, TransportError, WatchEvents
 from muster.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -68,6 +68,7 @@ class Informer:
         self._namespace = namespace
         self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._handlers: list[Handler] = []
+        self._streams = client.streams_lists
 
     def add_handler(self, handler: Handler) -> None:
         """Call `handler` with every batch of changes from now on; objects already known come as ADDED at once."""
@@ -84,11 +85,13 @@ class Informer:
         while True:
             is_permanent = False
             try:
-                version = await self._list()
-                self.synced.set()
-                await self._watch(version)
+                await (self._stream() if self._streams else self._list_and_watch())
             except ApiError as error:
                 if error.reason in ("Expired", "Gone"):
+                    await self._clock.sleep(0.0)
+                    continue
+                if self._streams and error.code in (400, 422):
+                    self._streams = False  # a server that does not know the way: list as ever
                     continue
                 is_permanent = error.code < 500
                 logger.warning("list or watch refused", extra={"resource": self.resource.plural, "error": str(error)})
@@ -97,9 +100,39 @@ class Informer:
             # What a server refuses it may refuse for ever; only a failure that passes keeps a simulation going.
             await self._clock.sleep(RETRY_S, periodic=is_permanent)
 
+    async def _list_and_watch(self) -> None:
+        version = await self._list()
+        self.synced.set()
+        await self._watch(version)
+
     async def _list(self) -> str:
         listing = await self._client.list(self.resource, self._namespace, **self._selectors)
-        fresh = {key_of(obj): obj for obj in listing.items}
+        self._replace({key_of(obj): obj for obj in listing.items}, listing.resource_version)
+        return listing.resource_version
+
+    async def _stream(self) -> None:
+        """The objects that exist as the beginning of a watch, then what happens to them."""
+        fresh: dict[str, Object] = {}
+        version = ""
+        stream = self._client.watch_list(self.resource, self._namespace, **self._selectors)
+        try:
+            async for events in stream:
+                if not version:
+                    events, version = _gather(fresh, events)
+                    if not version:
+                        continue
+                    self._replace(fresh, version)
+                    self.synced.set()
+                version = self._take(events, version)
+        except TransportError:
+            if not version:
+                raise
+        if not version:
+            raise TransportError("the watch ended before all objects were sent")
+        await self._watch(version)
+
+    def _replace(self, fresh: dict[str, Object], version: str) -> None:
+        """Take over a whole collection, and tell how it differs from what was known."""
         changes = [Change("DELETED", old, None) for key, old in self.objects.items() if key not in fresh]
         for key, new in fresh.items():
             old = self.objects.get(key)
@@ -111,26 +144,37 @@ class Informer:
                 changes.append(Change("MODIFIED", old, new))
         self.objects.clear()
         self.objects.update(fresh)
-        self.version = listing.resource_version
+        self.version = version
         self._tell(changes)
-        return listing.resource_version
 
     async def _watch(self, version: str) -> None:
+        """Watch from a version on, again from the last one seen whenever the server ends the watch."""
         while True:
             stream = self._client.watch(self.resource, self._namespace, resource_version=version, **self._selectors)
+            began, is_empty = version, True
             try:
                 async for events in stream:
-                    changes: list[Change] = []
-                    for event in events:
-                        if event.type == "ERROR":
-                            raise ApiError(event.object)
-                        version = event.object["metadata"].get("resourceVersion") or version
-                        if event.type != "BOOKMARK":
-                            changes += self._apply(event.type, event.object)
-                    self.version = version
-                    self._tell(changes)
+                    is_empty = False
+                    version = self._take(events, version)
             except TransportError:
                 await self._clock.sleep(RETRY_S)
+            else:
+                if is_empty and version == began:
+                    await self._clock.sleep(RETRY_S, periodic=True)  # it ended at once: not in a tight circle
+
+    def _take(self, events: WatchEvents, version: str) -> str:
+        """Take over a batch of events; the newest version. Raises `ApiError` for an error that the watch reports."""
+        changes: list[Change] = []
+        for event in events:
+            if event.type == "ERROR":
+                self._tell(changes)
+                raise ApiError(event.object)
+            version = event.object["metadata"].get("resourceVersion") or version
+            if event.type != "BOOKMARK":
+                changes += self._apply(event.type, event.object)
+        self.version = version
+        self._tell(changes)
+        return version
 
     def _apply(self, type_: Literal["ADDED", "MODIFIED", "DELETED"], obj: Object) -> list[Change]:
         key = key_of(obj)
@@ -151,3 +195,17 @@ class Informer:
         if changes:
             for handler in tuple(self._handlers):
                 handler(changes)
+
+
+def _gather(fresh: dict[str, Object], events: WatchEvents) -> tuple[WatchEvents, str]:
+    """Collect the objects that exist; the events after the last of them, and its version: "" if more are to come."""
+    for at, event in enumerate(events):
+        if event.type == "ERROR":
+            raise ApiError(event.object)
+        if ends_initial_events(event):
+            return events[at + 1 :], event.object["metadata"]["resourceVersion"]
+        if event.type == "DELETED":
+            fresh.pop(key_of(event.object), None)
+        elif event.type != "BOOKMARK":
+            fresh[key_of(event.object)] = event.object
+    return [], ""

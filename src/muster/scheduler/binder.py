@@ -81,7 +81,11 @@ class Binder:
 
     def __init__(self, client: Client, clock: Clock, reports: BindingReports, *, concurrency: int = 32) -> None:
         self.idle = asyncio.Event()
+        """Set while nothing is queued or under way; requests that wait to be repeated do not count."""
         self.idle.set()
+        self.answered = asyncio.Event()
+        """Set while every request has its final answer."""
+        self.answered.set()
         self._client = client
         self._clock = clock
         self._reports = reports
@@ -89,10 +93,16 @@ class Binder:
         self._queue: deque[BindRequest] = deque()
         self._arrived = asyncio.Event()
         self._busy = 0
+        self._unanswered = 0
         self._start: Callable[[BindRequest, float], None] = lambda request, delay_s: None
 
     def submit(self, request: BindRequest) -> None:
         """Queue one binding; the pod must be assumed already."""
+        self._unanswered += 1
+        self.answered.clear()
+        self._enqueue(request)
+
+    def _enqueue(self, request: BindRequest) -> None:
         self._queue.append(request)
         self._arrived.set()
         self.idle.clear()
@@ -125,6 +135,9 @@ class Binder:
             self._start(request, delay_s)
             return
         request.commit.waiting -= 1
+        self._unanswered -= 1
+        if not self._unanswered:
+            self.answered.set()
         if answer is Answer.BOUND:
             self._reports.bound(request)
         else:
@@ -132,7 +145,7 @@ class Binder:
 
     async def _later(self, request: BindRequest, delay_s: float) -> None:
         await self._clock.sleep(delay_s)
-        self.submit(request)
+        self._enqueue(request)
 
     async def _send(self, request: BindRequest) -> Answer:
         if not self._reports.can_bind(request):

@@ -29,6 +29,7 @@ class SchedulerOptions:
     `strict_order`: plain pods of one priority are decided one after the other even where that makes no difference to
     who gets a node. `batch` and `passes`: how many entities, and how many that differ, are decided between two turns of
     the event loop.
+    `event_source`: the component in whose name events are written.
     `bindings`: how many bind requests are under way at once. Times are in seconds. `plan_limit_s`: a cap for each
     search for victims in a live scheduler; without, work alone is counted, and equal runs have equal plans.
     """
@@ -48,6 +49,7 @@ class SchedulerOptions:
     passes: int = 64
     bindings: int = 32
     plan_limit_s: float | None = None
+    event_source: str = DEFAULT_SCHEDULER
 
     def __post_init__(self) -> None:
         if self.placement != "exact":

@@ -12,16 +12,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from muster.api.codec import Object
+from muster.api.codec import Object, Objects
 from muster.api.meta import has_condition, namespace_of, uid_of
 from muster.api.resource import POD_GROUPS, PODS, Resource
 from muster.client.client import Client
 from muster.client.events import EventRecorder
-from muster.client.transport import STRATEGIC_MERGE_PATCH, ApiError, TransportError
+from muster.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, TransportError
 from muster.clock import Clock, rfc3339
 from muster.scheduler.members import PodRecord
 from muster.scheduler.preempt import Victim
 from muster.scheduler.preempt_units import BY_SCHEDULER, DISRUPTION_TARGET
+from muster.scheduler.served import takes_strategic_patches
 
 FIRST_RETRY_S = 0.1
 MAX_RETRY_S = 10.0
@@ -165,11 +166,15 @@ class Evictor:
 
     async def _mark_group(self, namespace: str, name: str, eviction: Eviction) -> None:
         async def mark() -> None:
-            patch = {"status": {"conditions": [self._condition(eviction)]}}
-            resource = self.group_resource
-            await self._client.patch(
-                resource, namespace, name, patch, type_=STRATEGIC_MERGE_PATCH, subresource="status"
-            )
+            resource, entry = self.group_resource, self._condition(eviction)
+            others: Objects = []
+            type_ = STRATEGIC_MERGE_PATCH
+            if not takes_strategic_patches(resource):
+                said = (await self._client.get(resource, namespace, name)).get("status") or {}
+                others = [each for each in said.get("conditions") or () if each.get("type") != DISRUPTION_TARGET]
+                type_ = MERGE_PATCH
+            patch = {"status": {"conditions": [*others, entry]}}
+            await self._client.patch(resource, namespace, name, patch, type_=type_, subresource="status")
 
         await self._insist(mark, lambda: True)
 

@@ -11,15 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from muster.api.codec import Object
+from muster.api.codec import Object, Objects
 from muster.api.groups import COMPOSITE_INITIALLY_SCHEDULED, INITIALLY_SCHEDULED, initially_scheduled_in
 from muster.api.meta import condition, name_of, namespace_of
 from muster.api.resource import COMPOSITE_POD_GROUPS, POD_GROUPS, PODS, Resource
 from muster.client.client import Client
 from muster.client.events import EventRecorder
-from muster.client.transport import STRATEGIC_MERGE_PATCH, ApiError, ClientError
+from muster.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, ClientError
 from muster.clock import Clock, rfc3339, wait
 from muster.scheduler.members import PodRecord
+from muster.scheduler.served import takes_strategic_patches
 
 POD_SCHEDULED = "PodScheduled"
 REPEAT_EVENT_S = 300.0
@@ -67,6 +68,7 @@ class Reporter:
         self.dropped = 0
         self.group_resource = POD_GROUPS
         """The version in which the server knows PodGroups."""
+        self.composite_resource = COMPOSITE_POD_GROUPS
         self._client = client
         self._clock = clock
         self._recorder = events
@@ -79,6 +81,7 @@ class Reporter:
         self._events: deque[_Event] = deque()
         self._said: dict[str, tuple[str, float]] = {}
         self._arrived = asyncio.Event()
+        self._writing = 0
 
     def pod(self, key: str, reason: str, message: str) -> None:
         """The pod should say PodScheduled=False with these words."""
@@ -112,6 +115,11 @@ class Reporter:
         self._said.pop(key, None)
         self._wanted.pop((PODS, key), None)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether all that there was to tell has been told or given up."""
+        return not self._wanted and not self._events and not self._writing
+
     async def run(self) -> None:
         """Write until cancelled."""
         failures = 0
@@ -125,8 +133,10 @@ class Reporter:
             batch = list(islice(self._wanted.items(), self._concurrency))
             for target, _ in batch:
                 del self._wanted[target]
+            self._writing = len(batch)
             async with asyncio.TaskGroup() as group:
                 writes = [group.create_task(self._write(target, wanted)) for target, wanted in batch]
+            self._writing = 0
             failures = 0 if all(write.result() for write in writes) else failures + 1
             if failures:
                 await self._clock.sleep(min(MAX_RETRY_S, FIRST_RETRY_S * 2.0 ** min(failures - 1, 30)))
@@ -149,14 +159,13 @@ class Reporter:
         """Write one condition; False if it is to be tried again. One that the server refuses is dropped."""
         resource, key = target
         patch = self._pod_patch(key, wanted) if resource == PODS else self._group_patch(resource, key, wanted)
-        resource = self.group_resource if resource == POD_GROUPS else resource
+        resource = self._in_server(resource)
         if patch is None:
             return True
         namespace, _, name = key.partition("/")
+        type_ = STRATEGIC_MERGE_PATCH if takes_strategic_patches(resource) else MERGE_PATCH
         try:
-            await self._client.patch(
-                resource, namespace, name, patch, type_=STRATEGIC_MERGE_PATCH, subresource="status"
-            )
+            await self._client.patch(resource, namespace, name, patch, type_=type_, subresource="status")
         except ClientError as error:
             if isinstance(error, ApiError) and error.code != 429 and error.code < 500:
                 self.dropped += 1
@@ -183,7 +192,18 @@ class Reporter:
             return None
         entry = changed_condition(group, hub_type, wanted, self._clock.now())
         type_ = hub_type if is_composite else initially_scheduled_in(self.group_resource.version)
-        return None if entry is None else {"status": {"conditions": [{**entry, "type": type_}]}}
+        if entry is None:
+            return None
+        others: Objects = []
+        if not takes_strategic_patches(self._in_server(resource)):
+            said = (group.get("status") or {}).get("conditions") or []
+            others = [each for each in said if each.get("type") != hub_type]
+        return {"status": {"conditions": [*others, {**entry, "type": type_}]}}
+
+    def _in_server(self, resource: Resource) -> Resource:
+        """The resource as the server has it."""
+        known = {POD_GROUPS: self.group_resource, COMPOSITE_POD_GROUPS: self.composite_resource}
+        return known.get(resource, resource)
 
 
 def changed_condition(obj: Object, type_: str, wanted: Wanted, now: float) -> Object | None:

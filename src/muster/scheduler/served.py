@@ -11,11 +11,20 @@ from muster.api.resource import Resource
 from muster.api.versions import GROUP, to_hub
 from muster.client.client import Client
 from muster.client.informer import RETRY_S, Change, Informer
-from muster.client.transport import TransportError
+from muster.client.transport import ClientError, Query, Response
 from muster.clock import Clock
 
-GROUP_VERSIONS = ("v1alpha3", "v1beta1", "v1alpha2", "v1alpha1")
-"""Best first."""
+MUSTER_GROUP = "scheduling.muster-k8s.dev"
+"""The same kinds as custom resources, on clusters whose server does not have them."""
+
+PLACES = (
+    (GROUP, "v1alpha3"),
+    (GROUP, "v1beta1"),
+    (GROUP, "v1alpha2"),
+    (GROUP, "v1alpha1"),
+    (MUSTER_GROUP, "v1beta1"),
+)
+"""Where the group API may be, best first."""
 
 
 async def served(client: Client, clock: Clock, resource: Resource, *, optional: bool = False) -> Resource | None:
@@ -23,33 +32,45 @@ async def served(client: Client, clock: Clock, resource: Resource, *, optional: 
 
     An `optional` one counts as absent if it may not be seen.
     """
-    versions = GROUP_VERSIONS if resource.group == GROUP else (resource.version,)
-    for version in versions:
-        candidate = replace(resource, version=version)
-        status = await _answer(client, clock, candidate)
-        if status == 200 or (status != 404 and not optional):
-            return candidate
-    return None
+    if resource.group == GROUP:
+        for group, version in PLACES:
+            if await _has(client, clock, f"/apis/{group}/{version}", resource.plural):
+                return replace(resource, group=group, version=version)
+        return None
+    status = (await _answer(client, clock, resource.path(), (("limit", "1"),))).status
+    return None if status == 404 or (optional and status != 200) else resource
+
+
+def takes_strategic_patches(resource: Resource) -> bool:
+    """Whether a server merges lists of the resource by their keys: custom resources only know JSON merge patches."""
+    return resource.group != MUSTER_GROUP
 
 
 def hub_informer(client: Client, clock: Clock, resource: Resource, handler: Callable[[list[Change]], None]) -> Informer:
     """An informer of a served resource whose handler sees groups in stored form, whatever the version."""
     informer = Informer(client, clock, resource)
-    if resource.group == GROUP:
+    if resource.group in (GROUP, MUSTER_GROUP):
         informer.add_handler(lambda changes: handler([_hub_change(change, resource) for change in changes]))
     else:
         informer.add_handler(handler)
     return informer
 
 
-async def _answer(client: Client, clock: Clock, resource: Resource) -> int:
+async def _has(client: Client, clock: Clock, path: str, plural: str) -> bool:
+    """Whether discovery lists the resource under a group's version."""
+    body = (await _answer(client, clock, path, ())).body
+    found = body.get("resources") if isinstance(body, dict) else None
+    return any(entry.get("name") == plural for entry in found or ())
+
+
+async def _answer(client: Client, clock: Clock, path: str, query: Query) -> Response:
     while True:
         try:
-            response = await client.transport.request("GET", resource.path(), query=(("limit", "1"),))
-        except TransportError:
+            response = await client.transport.request("GET", path, query=query)
+        except ClientError:
             response = None
-        if response is not None and response.status != 429 and response.status < 500:
-            return response.status
+        if response is not None and response.status not in (401, 429) and response.status < 500:
+            return response
         await clock.sleep(RETRY_S)
 
 

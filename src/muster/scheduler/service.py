@@ -72,6 +72,11 @@ OBSERVED = (
 """Objects that only some rules look at: without the right to see them, those rules see none."""
 
 
+STAND_BY_S = 1.0
+"""How often one that does not lead takes over what its watches brought."""
+DRAIN_PAUSE_S = 0.05
+
+
 class Scheduler:
     """Places pods and groups of pods on nodes until cancelled. `rng` names events; no decision depends on it."""
 
@@ -89,9 +94,13 @@ class Scheduler:
         self.metrics = SchedulerMetrics(registry)
         self.ready = asyncio.Event()
         """Set once a first cycle is over and, if it placed anything, a first binding."""
+        self.synced = asyncio.Event()
+        """Set once all that is watched has been listed."""
+        self.served: dict[str, str] = {}
+        """Under which group and version the server has each kind of the group API that it has."""
         self._client = client
         self._clock = clock
-        self._events = EventRecorder(client, clock, rng, "default-scheduler")
+        self._events = EventRecorder(client, clock, rng, self.options.event_source)
         self._binder = Binder(client, clock, self, concurrency=self.options.bindings)
         cache = self.core.cache
         self._reporter = Reporter(
@@ -111,22 +120,39 @@ class Scheduler:
         self._succeeded: dict[str, None] = {}
         self._held_timer: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
+        self._is_draining = False
 
-    async def run(self) -> None:
-        """Watch, decide and bind until cancelled."""
+    async def run(self, lead: asyncio.Event | None = None) -> None:
+        """Watch, decide and bind until cancelled. `lead`: until it is set, only watch, so as to be ready at once."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             for part in (self._binder.run, self._reporter.run, self._evictor.run, self._events.run, self._flush):
                 tasks.create_task(part())
             await self._watch(tasks)
+            self.synced.set()
+            while lead is not None and not lead.is_set():
+                self._take_over()
+                await wait(self._clock, lead, STAND_BY_S, periodic=True)
             await self._schedule()
+
+    async def drain(self, limit_s: float) -> bool:
+        """Decide nothing more, and return when what was decided has been carried out and told; False at the limit."""
+        self._is_draining = True
+        self._work.set()
+        end_s = self._clock.now() + limit_s
+        is_answered = await wait(self._clock, self._binder.answered, limit_s)
+        while not self._reporter.is_done or not self._events.is_done:
+            if self._clock.now() >= end_s:
+                return False
+            await self._clock.sleep(DRAIN_PAUSE_S)
+        return is_answered
 
     async def _schedule(self) -> None:
         self._take_over()
         self._note_held(self.core.settle(self._clock.now()))
         self.core.adopt_nominations()
         self._report_groups_that_are_whole()
-        while True:
+        while not self._is_draining:
             # 1. Take over what the watches brought.
             self._take_over()
             now = self._clock.now()
@@ -188,6 +214,10 @@ class Scheduler:
                 informers.append(informer)
             if found is not None and resource == POD_GROUPS:
                 self._reporter.group_resource = self._evictor.group_resource = found
+            if found is not None and resource.group == POD_GROUPS.group:
+                self.served[resource.kind] = found.api_version
+            if found is not None and resource == COMPOSITE_POD_GROUPS:
+                self._reporter.composite_resource = found
         for informer in informers:
             await informer.synced.wait()
 

@@ -1,0 +1,225 @@
+"""`muster scheduler`: the scheduler alone, beside the others of any real cluster, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import uvloop
+from cyclopts import Group, Parameter
+
+from muster.cli.errors import BadInput
+from muster.cli.inputs import read_duration, read_scheduler_options
+from muster.cli.logs import configure_logging
+from muster.client.connection import Connection, KubeconfigError, in_cluster
+from muster.client.kubeconfig import default_paths, read_kubeconfig, read_kubeconfigs
+from muster.scheduler.election import LeaseTerms
+from muster.scheduler.errors import UnsupportedOption
+from muster.scheduler.options import MUSTER, PlacementMode, SchedulerOptions
+
+if TYPE_CHECKING:
+    from muster.api.codec import Object
+
+ELECTION = Group.create_ordered("Leader election")
+SERVING = Group.create_ordered("Serving")
+
+DEFAULT_PORT = 10259
+"""Where kube-scheduler answers, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where probes and metrics are answered. `port` None: the usual one if it is free, else any; 0: nowhere."""
+
+    address: str
+    port: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerPlan:
+    """What to run, checked as far as that is possible before a server is asked. `lease` None: without an election."""
+
+    connection: Connection
+    options: SchedulerOptions
+    lease: LeaseTerms | None
+    serving: Serving
+    identity: str
+    dry_run: bool
+    output: Literal["table", "json"]
+
+
+@Parameter(name="*", group=ELECTION)
+@dataclass(frozen=True, slots=True)
+class LeaderElection:
+    """kube-scheduler's options of leader election."""
+
+    leader_elect: bool | None = None
+    """Decide only while holding the lease, so that others may stand by. Default: yes, but not with --dry-run."""
+    leader_elect_lease_duration: str | None = None
+    """How long others wait after the holder's last sign of life. Default: 15s."""
+    leader_elect_renew_deadline: str | None = None
+    """The holder gives up when it could not renew for so long. Default: 10s."""
+    leader_elect_retry_period: str | None = None
+    """How long to wait between two tries. Default: 2s."""
+    leader_elect_resource_name: str | None = None
+    """The name of the lease. Default: muster-scheduler."""
+    leader_elect_resource_namespace: str | None = None
+    """The namespace of the lease. Default: kube-system."""
+
+
+DEFAULT_ELECTION = LeaderElection()
+
+
+def scheduler(
+    *,
+    kubeconfig: Path | None = None,
+    context: str = "",
+    scheduler_name: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = (),
+    config: Path | None = None,
+    placement: PlacementMode = "exact",
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    output: Annotated[Literal["table", "json"], Parameter(name=["--output", "-o"])] = "table",
+    election: LeaderElection = DEFAULT_ELECTION,
+    bind_address: Annotated[str, Parameter(group=SERVING)] = "",
+    port: Annotated[int | None, Parameter(group=SERVING)] = None,
+    log_format: Annotated[Literal["text", "json"], Parameter(group=SERVING)] = "text",
+    log_level: Annotated[str, Parameter(group=SERVING)] = "",
+) -> int:
+    """Schedule the pods of a real cluster that ask for it (schedulerName: muster), and groups of them as a whole.
+
+    Runs beside kube-scheduler until Ctrl-C. What all pods use counts. Prints one line when it decides.
+
+    Parameters
+    ----------
+    kubeconfig
+        How to reach the cluster. Default: as in a pod of the cluster, else what kubectl would use.
+    context
+        The context of the kubeconfig. Default: its current one.
+    scheduler_name
+        The schedulerName of pods to schedule. Repeatable. Default: muster, or those of --config.
+    config
+        A KubeSchedulerConfiguration (YAML or JSON): profiles, backoff, leader election, kubeconfig.
+    placement
+        How decisions are made: exactly, or as kube-scheduler of a release makes them.
+    dry_run
+        Say what would be written, one line each, and write nothing.
+    output
+        How --dry-run says it: table for people, json for programs (one object a line).
+    bind_address
+        Where /healthz, /livez, /readyz and /metrics are answered. Default: this machine only; in a pod, everywhere.
+    port
+        The port for them; 0 for none. Default: 10259, another one if that is in use.
+    log_format
+        One line of text or one JSON object for each log record, on standard error.
+    log_level
+        DEBUG, INFO, WARNING or ERROR. Default: INFO.
+    """
+    configure_logging(log_format, log_level or os.environ.get("MUSTER_LOG") or "INFO")
+    if port is not None and not 0 <= port <= 65535:
+        raise BadInput(f"--port {port}: must be a number from 0 to 65535")
+    said = _configuration(config)
+    connection, is_inside = _connection(kubeconfig, context, said)
+    plan = SchedulerPlan(
+        connection,
+        _options(config, scheduler_name, placement),
+        None if dry_run and not election.leader_elect else lease_terms(election, said.get("leaderElection") or {}),
+        Serving(bind_address or ("0.0.0.0" if is_inside else "127.0.0.1"), port),
+        f"{socket.gethostname()}_{uuid.uuid4()}",
+        dry_run,
+        output,
+    )
+    from muster.cli.scheduler_run import serve
+
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(serve(plan))
+    except KubeconfigError as error:
+        raise BadInput(str(error)) from error
+    finally:
+        gc.enable()
+
+
+def lease_terms(election: LeaderElection, configured: Object) -> LeaseTerms | None:
+    """The lease by the options, else by the configuration file, else the defaults; None: no election.
+
+    Raises `BadInput`.
+    """
+    is_wanted = election.leader_elect
+    if not (configured.get("leaderElect", True) if is_wanted is None else is_wanted):
+        return None
+    default = LeaseTerms()
+    name = election.leader_elect_resource_name or configured.get("resourceName") or default.name
+    namespace = election.leader_elect_resource_namespace or configured.get("resourceNamespace") or default.namespace
+    lease_s = _seconds("lease-duration", election.leader_elect_lease_duration, configured, default.lease_s)
+    renew_s = _seconds("renew-deadline", election.leader_elect_renew_deadline, configured, default.renew_s)
+    retry_s = _seconds("retry-period", election.leader_elect_retry_period, configured, default.retry_s)
+    if lease_s <= renew_s:
+        raise BadInput("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline")
+    if renew_s <= 1.2 * retry_s:
+        raise BadInput("--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period")
+    if retry_s <= 0 or lease_s < 1:
+        raise BadInput("--leader-elect-retry-period must be positive, --leader-elect-lease-duration at least 1s")
+    return LeaseTerms(name, namespace, lease_s, renew_s, retry_s)
+
+
+def _seconds(option: str, text: str | None, configured: Object, default_s: float) -> float:
+    first, _, second = option.partition("-")
+    said = text if text is not None else configured.get(f"{first}{second.capitalize()}")
+    return default_s if said is None else read_duration(f"--leader-elect-{option}", str(said))
+
+
+def _configuration(config: Path | None) -> Object:
+    """The configuration file as it is; `read_scheduler_options` judges it. Raises `BadInput`."""
+    from muster.api.manifests import ManifestError, load_value
+
+    try:
+        value = load_value(config) if config is not None else {}
+    except ManifestError as error:
+        raise BadInput(f"--config {error}") from error
+    if config is not None:
+        read_scheduler_options(config)
+    return value if isinstance(value, dict) else {}
+
+
+def _connection(kubeconfig: Path | None, context: str, said: Object) -> tuple[Connection, bool]:
+    """How to reach the cluster, and whether that is from inside of it. Raises `BadInput`."""
+    named = kubeconfig or _path((said.get("clientConnection") or {}).get("kubeconfig"))
+    try:
+        if named is not None:
+            return read_kubeconfig(named, context), False
+        if not context and not os.environ.get("KUBECONFIG"):
+            inside = in_cluster(os.environ)
+            if inside is not None:
+                return inside, True
+        return read_kubeconfigs(default_paths(os.environ), context), False
+    except KubeconfigError as error:
+        raise BadInput(str(error)) from error
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
+
+
+def _options(config: Path | None, names: Sequence[str], placement: PlacementMode) -> SchedulerOptions:
+    options = read_scheduler_options(config)
+    wanted = frozenset(each.strip() for name in names for each in name.split(",") if each.strip())
+    if not wanted:
+        wanted = frozenset({MUSTER}) if config is None else options.scheduler_names
+    try:
+        return replace(
+            options,
+            scheduler_names=wanted,
+            placement=placement,
+            event_source=min(wanted),
+            decide_in_thread=True,
+        )
+    except UnsupportedOption as error:
+        raise BadInput(f"--placement: {error}") from error
