@@ -5,7 +5,8 @@ A small mapping in YAML or JSON, documented in docs/howto/topology.md:
     levels: [LABEL, …]                  the label keys of the tree, the widest first
     topology: NAME                      or: the levels of this Topology object of Kueue
     required: LABEL                     all pods in one domain of this label
-    preferred: LABEL | [LABEL, …]       in one domain of the first that fits; with levels, one label means it and wider ones
+    preferred: LABEL | [LABEL, …]       in one domain of the first that fits; with levels, one label stands for wider
+                                        ones, too
     subgroups: {size: N, required: LABEL}    pods 0…N-1, N…2N-1, … each in one domain
     distribution: {policy: packed | balanced, over: LABEL}
     replicas: {spreadOver: LABEL}       groups of one Workload template in different domains, as far as possible
@@ -53,7 +54,7 @@ class Subgroups:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How pods (or subgroups) are shared out over the domains of a label: over few of them, or evenly over these few."""
+    """How pods (or subgroups) are shared out over the domains of a label: over few of them, or evenly over those."""
 
     policy: Policy
     key: str
@@ -61,7 +62,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class TopologyTerms:
-    """What a group asks of the topology. `levels`: label keys, the widest first; `preferred`: to be tried in this order.
+    """What a group asks of the topology. `levels`: label keys, the widest first; `preferred`: in the order of trial.
 
     `topology`: the name of a Kueue Topology object that gives the levels, "" for none. `spread_over`: the label over
     whose domains the groups of one template are spread.

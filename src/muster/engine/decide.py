@@ -20,6 +20,7 @@ from muster.engine.profile import Profile
 from muster.engine.search import STEPS_PER_PASS, search
 from muster.engine.snapshot import Snapshot
 from muster.engine.topology import decide_in_one_domain
+from muster.engine.topology_levels import decide_laid_out
 
 DEFAULT_BUDGET = 64
 
@@ -56,10 +57,18 @@ def decide(
         return Infeasible(_members_proof(request), _diagnosis(profile, snapshot, request, Attempt(())))
     snapshot = snapshot.facing(request.priority, (member.key for member in request.members))
     limit = DEFAULT_BUDGET if budget is None else budget
+    if request.layout is not None:
+        return decide_laid_out(profile, snapshot, request, limit, partial(_decide_part, remaining))
     inside = partial(_decide_inside, snapshot, request, remaining)
     if request.topology_key is None:
         return inside(profile, limit)
     return decide_in_one_domain(profile, snapshot, request, request.topology_key, limit, inside)
+
+
+def _decide_part(
+    remaining: Remaining | None, profile: Profile, snapshot: Snapshot, request: GroupRequest, limit: int
+) -> Decision:
+    return _decide_inside(snapshot, request, remaining, profile, limit)
 
 
 def _decide_inside(
@@ -95,7 +104,8 @@ def verdict(
     Much cheaper than `decide` for members of one shape: counting room is enough.
     """
     demands = demands_of(request.members)
-    if len(demands) == 1 and request.topology_key is None and not binding(profile, snapshot, demands):
+    anywhere = request.topology_key is None and (request.layout is None or not request.layout.has_units)
+    if len(demands) == 1 and anywhere and not binding(profile, snapshot, demands):
         needed = request.min_count - request.scheduled
         snapshot = snapshot.facing(request.priority, (member.key for member in request.members))
         room = int(profile.count(demands[0].shape, snapshot).sum())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from muster.engine.shape import Shape
+    from muster.engine.topology_layout import Layout
 
 
 class Code(Enum):
@@ -61,6 +62,8 @@ class GroupRequest:
     topology_key: str | None = None
     priority: int = 0
     topology_domain: str | None = None
+    layout: Layout | None = None
+    """What it asks of the topology beyond the one domain; its ranks are parallel to `members`."""
 
 
 class Placement(NamedTuple):

@@ -1,0 +1,88 @@
+"""Nodes by the values that they have for several labels at once: the domains of one level inside those of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from muster.engine.arrays import Ints
+from muster.engine.nodes import NodeTable
+from muster.engine.profile import Profile, remembered
+from muster.engine.topology import Within
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The domains of some labels. `values[d]`: the value of each label in domain d; domains in NodeTable order.
+
+    `ids` int64[N]: the domain of each node, -1 where it lacks a label. `firsts` int64[D]: the first row of each domain.
+    Without labels all nodes are one domain.
+    """
+
+    keys: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    ids: Ints
+    firsts: Ints
+    rows: Ints
+    starts: Ints
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def sums(self, values: Ints) -> Ints:
+        """int64[D] (int64[S, D]): values int64[N] (int64[S, N]) summed over the nodes of each domain."""
+        if not self.values:
+            return np.zeros((*values.shape[:-1], 0), dtype=np.int64)
+        ordered = values if len(self.rows) == values.shape[-1] and self._in_order else values[..., self.rows]
+        sums: Ints = np.add.reduceat(ordered, self.starts, axis=-1)
+        return sums
+
+    @property
+    def _in_order(self) -> bool:
+        return bool(self.rows[0] == 0 and self.rows[-1] == len(self.rows) - 1 and len(self.rows) == len(self.ids))
+
+    def rules(self, domain: int) -> tuple[Within, ...]:
+        """The rules that keep pods in a domain."""
+        return tuple(Within(key, value) for key, value in zip(self.keys, self.values[domain], strict=True))
+
+    def limited(self, profile: Profile, domain: int) -> Profile:
+        """The profile with all nodes outside of the domain closed."""
+        return replace(profile, filters=(*self.rules(domain), *profile.filters)) if self.keys else profile
+
+    def counted(self, rows: Sequence[int]) -> Ints:
+        """int64[D]: how many of the rows (with repetition) are in each domain."""
+        found = self.ids[np.array(rows, dtype=np.int64)] if len(rows) else np.zeros(0, dtype=np.int64)
+        return np.bincount(found[found >= 0], minlength=len(self)).astype(np.int64)
+
+
+def partition_of(table: NodeTable, keys: Sequence[str]) -> Partition:
+    """The domains of these labels together. Worked out once a table."""
+    distinct = tuple(dict.fromkeys(keys))
+    return remembered(table, (Partition, distinct), lambda: _partition(table, distinct))
+
+
+def _partition(table: NodeTable, keys: tuple[str, ...]) -> Partition:
+    codes = np.zeros(len(table), dtype=np.int64)
+    for key in keys:
+        column = table.column(key)
+        codes = np.where((codes < 0) | (column.ids < 0), -1, codes * (len(column.values) + 1) + column.ids)
+        distinct, dense = np.unique(codes, return_inverse=True)  # dense again: products stay small
+        codes = dense.reshape(-1).astype(np.int64) - int(len(distinct) > 0 and distinct[0] < 0)
+    has_all = np.flatnonzero(codes >= 0)
+    _, firsts, ids = np.unique(codes[has_all], return_index=True, return_inverse=True)
+    order = np.argsort(firsts)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    ids = place[ids.reshape(-1)]
+    domain = np.full(len(table), -1, dtype=np.int64)
+    domain[has_all] = ids
+    rows = has_all[np.argsort(ids, kind="stable")]
+    starts = np.flatnonzero(np.diff(domain[rows], prepend=-1))
+    first_rows = rows[starts]
+    labels = [table.records[row].labels for row in first_rows.tolist()]
+    values = tuple(tuple(found[key] for key in keys) for found in labels)
+    for array in (domain, rows, starts, first_rows):
+        array.setflags(write=False)
+    return Partition(keys, values, domain, first_rows, rows, starts)
