@@ -11,10 +11,11 @@ A group lives in its pod's namespace. A pod belongs to one group at most.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.api.codec import JSON, Object
 from muster.api.meta import namespace_of
+from muster.api.topology import TopologyTerms
 
 POD_GROUP_KEY = "scheduling.muster-k8s.dev/pod-group"
 """Annotation, else label, of pods on servers that do not keep the pod field."""
@@ -62,6 +63,8 @@ class GroupTerms:
 
     `parent`: the name of the CompositePodGroup that it is a part of, "" for none.
     `may_preempt`: its policy lets it evict others. `disrupted_together`: its pods are only evicted all together.
+    `topology`: what it asks of the topology beyond the one label of `topology_key`. `fault`: what of that cannot be
+    read.
     """
 
     min_count: int = 1
@@ -71,6 +74,13 @@ class GroupTerms:
     may_preempt: bool = True
     disrupted_together: bool = False
     parent: str = ""
+    topology: TopologyTerms | None = None
+    fault: str = ""
+
+    def with_topology(self, topology: TopologyTerms) -> GroupTerms:
+        """The same with what an annotation says. Raises TopologyError if that contradicts the API field."""
+        whole = topology.with_required(self.topology_key)
+        return replace(self, topology=whole, topology_key=whole.required)
 
 
 @dataclass(frozen=True, slots=True)
