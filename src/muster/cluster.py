@@ -189,8 +189,8 @@ class Cluster:
         if domain is not None and domain.fault:
             return Result("Infeasible", {}, _said(domain.fault))
         members = tuple(Member(record.key, cache.shape(record)) for record in entity.records)
-        key, pinned = terms.topology_key, None if domain is None else domain.pinned
-        request = GroupRequest(entity.key, members, terms.min_count, scheduled, key, topology_domain=pinned)
+        request = GroupRequest(entity.key, members, terms.min_count, scheduled)
+        request = request if domain is None else domain.bind(request)
         snapshot = cache.state.snapshot()
         decision = decide(snapshot, request, budget=max(1, round(DEFAULT_BUDGET * budget_s)))
         explanation = None

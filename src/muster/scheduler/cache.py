@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from muster.api.codec import Object
 from muster.api.groups import GroupRef, GroupTerms, find_terms, group_of
 from muster.api.meta import controller_of, is_deleting, key_of, name_of, uid_of
+from muster.api.topology import TOPOLOGY_KEY, TopologyTerms
 from muster.client.informer import Change
 from muster.engine.shape import Shape
 from muster.engine.state import ClusterState
@@ -25,6 +26,7 @@ from muster.scheduler.changes import (
 from muster.scheduler.domains import OneDomain, one_domain
 from muster.scheduler.effects import Effects
 from muster.scheduler.hierarchy import Chain, Hierarchy, parent_key
+from muster.scheduler.layouts import TopologyObjects, layout_of, template_name, workload_key
 from muster.scheduler.members import Members, PodRecord, member_order, scheduler_name_of
 
 
@@ -39,6 +41,7 @@ class SchedulerCache:
         self.pod_groups: dict[str, Object] = {}
         self.workloads: dict[str, Object] = {}
         self.hierarchy = Hierarchy()
+        self.topologies = TopologyObjects()
         self._scheduler_names = scheduler_names
         self._pod_by_pod = pod_by_pod
         self._whole_jobs: dict[str, None] = {}
@@ -54,16 +57,40 @@ class SchedulerCache:
 
     def terms(self, ref: GroupRef) -> GroupTerms | None:
         """What the group asks for; None while its PodGroup, Workload or template is missing."""
-        return find_terms(ref, self.pod_groups, self.workloads)
+        terms = find_terms(ref, self.pod_groups, self.workloads)
+        if terms is None:
+            return None
+        group = self.pod_groups.get(ref.object_key) if ref.is_pod_group else None
+        workload, members = self.workloads.get(workload_key(ref, group)), self.groups.get(ref.key)
+        pods = () if members is None else (record.pod for record in members.live())
+        return self.topologies.with_topology(terms, ref, group, workload, pods)
 
     def one_domain(self, members: Members, terms: GroupTerms) -> OneDomain | None:
-        """The topology domain that a group is bound to; None without a constraint."""
-        if terms.topology_key is None:
+        """The topology that a group is bound to; None without a constraint."""
+        if terms.topology_key is None and terms.topology is None:
             return None
-        if not members.scheduled:
+        if terms.topology is None and not members.scheduled:
             return OneDomain(terms.topology_key)
+        table, layout = self.state.snapshot().table, None
+        if terms.topology is not None:
+            layout = layout_of(members, terms.topology, table, self._siblings(members.ref, terms.topology))
         placed = {key: record.node for key, record in members.scheduled.items()}
-        return one_domain(self.state.snapshot().table, terms.topology_key, placed)
+        return one_domain(table, terms.topology_key, placed, layout)
+
+    def _siblings(self, ref: GroupRef, terms: TopologyTerms) -> list[Members]:
+        """The other groups of the same template, if the group is to be spread among them."""
+        if terms.spread_over is None:
+            return []
+        template = self._template(ref)
+        return [
+            members
+            for key, members in sorted(self.groups.items())
+            if key != ref.key and template[1] and self._template(members.ref) == template
+        ]
+
+    def _template(self, ref: GroupRef) -> tuple[str, str]:
+        group = self.pod_groups.get(ref.object_key) if ref.is_pod_group else None
+        return workload_key(ref, group), template_name(ref, group)
 
     def chain(self, ref: GroupRef) -> Chain | None:
         """The composite groups above a group; None if it has no parent, or is not known."""
@@ -107,10 +134,24 @@ class SchedulerCache:
         """Take over changes of Jobs: those that need each of their pods to succeed once are remembered."""
         for change in changes:
             uid = uid_of(change.object)
+            if self.topologies.set_job(change.object, exists=change.new is not None):
+                self._touch_groups_of_job(uid)
             if change.new is not None and _runs_each_index_once(change.new):
                 self._whole_jobs[uid] = None
             else:
                 self._whole_jobs.pop(uid, None)
+
+    def apply_topologies(self, changes: Iterable[Change]) -> None:
+        """Take over changes of Kueue's Topology objects."""
+        for change in changes:
+            self.topologies.set_topology(change.object, exists=change.new is not None)
+            for key in self.groups:
+                self._effects.touch_group(key, retry=True)
+
+    def _touch_groups_of_job(self, uid: str) -> None:
+        for key, members in self.groups.items():
+            if any((controller_of(record.pod) or {}).get("uid") == uid for record in members.pending.values()):
+                self._effects.touch_group(key, retry=True)
 
     def done(self, members: Members) -> int:
         """How many seats of the group need no pod any more: members that ended well of a Job that runs each index once.
@@ -314,6 +355,8 @@ class SchedulerCache:
         for change in changes:
             key = key_of(change.object)
             concerned = list(self._groups_of_object.get((is_pod_group, key), ()))
+            if not is_pod_group and _says_topology(objects.get(key)) != _says_topology(change.new):
+                concerned += [name for name, group in self.pod_groups.items() if self._is_made_of(name, group, key)]
             before = {group: self.terms(self.groups[group].ref) for group in concerned}
             if is_pod_group and _terms_differ(objects.get(key), change.new):
                 self._touch_above(change.old)
@@ -328,6 +371,10 @@ class SchedulerCache:
                 if old != new:
                     self._effects.touch_group(group, retry=_is_relaxed(old, new))
 
+    def _is_made_of(self, key: str, group: Object, workload: str) -> bool:
+        members = self.groups.get(key)
+        return members is not None and workload_key(members.ref, group) == workload
+
     def _is_ours(self, pod: Object) -> bool:
         return scheduler_name_of(pod) in self._scheduler_names
 
@@ -336,7 +383,12 @@ def _is_relaxed(old: GroupTerms | None, new: GroupTerms | None) -> bool:
     """Whether a group may be schedulable under the new terms though it was not under the old ones."""
     if new is None or old is None:
         return new is not None
-    return new.min_count < old.min_count or new.topology_key != old.topology_key or new.priority != old.priority
+    wanted = (new.topology_key, new.topology, new.fault) != (old.topology_key, old.topology, old.fault)
+    return new.min_count < old.min_count or wanted or new.priority != old.priority
+
+
+def _says_topology(obj: Object | None) -> str | None:
+    return None if obj is None else (obj["metadata"].get("annotations") or {}).get(TOPOLOGY_KEY)
 
 
 def _terms_differ(old: Object | None, new: Object | None) -> bool:

@@ -187,6 +187,8 @@ class SchedulerCore:
             if ask is not None:
                 asks.append(ask)
                 passes.add(ask.signature)
+                if ask.looks_at_others:  # and so must find those before it in their places
+                    break
         return asks
 
     def _unreadable(self, entity: str, error: str, now: float) -> Verdict:

@@ -14,7 +14,6 @@ from muster.api.groups import GroupRef
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Member, Placed, Placement, Undecided
 from muster.engine.preemption.model import Plan
 from muster.engine.shape import Shape
-from muster.engine.topology import DomainError
 from muster.scheduler.changes import waits_for
 from muster.scheduler.domains import OneDomain
 from muster.scheduler.preempt import Victim
@@ -67,6 +66,12 @@ class Ask:
     tree: Branch | None = None
     has_room_kept: bool = False
     topology: OneDomain | None = None
+
+    @property
+    def looks_at_others(self) -> bool:
+        """Whether where other groups run is a part of the question."""
+        layout = None if self.topology is None else self.topology.layout
+        return layout is not None and layout.terms.spread_over is not None
 
     @property
     def signature(self) -> Signature:
@@ -142,15 +147,8 @@ def request_of(run: Sequence[Ask]) -> GroupRequest:
     first = run[0]
     if len(run) > 1:
         return GroupRequest(first.entity, tuple(ask.members[0] for ask in run), min_count=1)
-    topology = first.topology
-    if topology is None:
-        return GroupRequest(first.entity, first.members, first.min_count, first.scheduled)
-    if topology.fault:
-        raise DomainError(topology.fault)
-    key, pinned = topology.key, topology.pinned
-    return GroupRequest(
-        first.entity, first.members, first.min_count, first.scheduled, topology_key=key, topology_domain=pinned
-    )
+    request = GroupRequest(first.entity, first.members, first.min_count, first.scheduled)
+    return request if first.topology is None else first.topology.bind(request)
 
 
 def verdicts(run: Sequence[Ask], decision: Decision) -> list[Verdict]:

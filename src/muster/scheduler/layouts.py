@@ -55,14 +55,13 @@ class TopologyObjects:
 
         `group`: its PodGroup; `workload`: the Workload that it, or the group's pods, refer to.
         """
-        where = ""
-        try:
-            for where, read in self._places(ref, group, workload, pods):
+        for where, read in self._places(ref, group, workload, pods):
+            try:
                 found = read()
                 if found is not None:
                     return terms.with_topology(self._on_levels(found))
-        except TopologyError as error:
-            return replace(terms, fault=f"{where}: {error}")
+            except TopologyError as error:
+                return replace(terms, fault=f"{where}: {error}")
         return terms
 
     def _places(
@@ -77,10 +76,9 @@ class TopologyObjects:
             place = f"annotation {TOPOLOGY_KEY} of Workload {ref.namespace}/{name_of(workload or {})}"
             yield place, lambda: _parsed(of_workload, template)
         pod = next(iter(pods), None)
-        owners = [_owner(group), _owner(pod)]
-        for text_of_job in (self.jobs[uid] for uid in owners if uid in self.jobs):
-            yield f"annotation {TOPOLOGY_KEY} of the Job", lambda: _parsed(text_of_job)
-            break
+        of_job = self.jobs.get(_owner(group)) or self.jobs.get(_owner(pod))
+        if of_job is not None:
+            yield f"annotation {TOPOLOGY_KEY} of the Job", lambda: _parsed(of_job)
         of_pod = _annotation(pod)
         if pod is not None and of_pod is not None:
             yield f"annotation {TOPOLOGY_KEY} of pod {name_of(pod)}", lambda: _parsed(of_pod)

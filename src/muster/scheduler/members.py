@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from muster.api.codec import Object
@@ -56,6 +56,11 @@ class Members:
     def known(self) -> int:
         """How many members exist, wherever they are."""
         return len(self.pending) + len(self.scheduled)
+
+    def live(self) -> Iterator[PodRecord]:
+        """Those that wait, then those that have a node."""
+        yield from self.pending.values()
+        yield from self.scheduled.values()
 
     def to_place(self) -> list[PodRecord]:
         """Our pending members in the order in which they are placed."""

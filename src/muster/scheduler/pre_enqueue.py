@@ -45,6 +45,8 @@ def hold_of_group(facts: GroupFacts) -> Hold | None:
     ref, terms = facts.ref, facts.terms
     if terms is None:
         return Hold(GATED, _missing(facts))
+    if terms.fault:
+        return Hold(ERROR, f"pod group {ref.key} cannot be scheduled: {terms.fault}")
     if terms.is_gang and facts.known < terms.min_count:
         exist = f"{facts.known} of {terms.min_count} members exist"
         return Hold(GATED, f"waiting for more members of pod group {ref.key}: {exist}")

@@ -176,10 +176,11 @@ class Preemptions:
             member = question.members[0]
             pod = PodPreemptor(member.key, member.shape, question.priority, question.may_preempt)
             return preempt_pod(cluster, pod)
-        request = GroupRequest(question.entity, question.members, question.need)
+        layout = None if question.topology is None else question.topology.layout
+        request = GroupRequest(question.entity, question.members, question.need, layout=layout)
         group = GroupPreemptor(request, question.priority, question.may_preempt)
         domains = None
-        if question.topology is not None:
+        if question.topology is not None and question.topology.key is not None:
             domains = allowed_nodes(cluster.snapshot.table, question.topology.key, question.topology.pinned)
         return preempt_group(cluster, group, time_limit_s=self._time_limit_s, domains=domains)
 

@@ -9,8 +9,11 @@ from functools import cached_property
 from muster.api.codec import Object, Objects
 from muster.api.groups import INITIALLY_SCHEDULED, GroupRef, GroupTerms, find_terms, group_of
 from muster.api.meta import condition, controller_of, has_condition, is_deleting, key_of, name_of, namespace_of, uid_of
+from muster.scheduler.layouts import TopologyObjects, workload_key
 from muster.scheduler.pre_enqueue import GroupFacts, Hold, hold_of_group, is_gated
 
+TOPOLOGIES = "topologies.kueue.x-k8s.io"
+"""The collection of Kueue's Topology objects."""
 ENDED = ("Succeeded", "Failed")
 
 
@@ -80,6 +83,7 @@ def find_groups(objects: Mapping[str, Objects]) -> list[GroupView]:
     pod_groups = {key_of(group): group for group in objects["podgroups"]}
     workloads = {key_of(workload): workload for workload in objects["workloads"]}
     owners = {uid_of(job): job for job in objects["jobs"]}
+    topologies = _topologies(objects)
     refs = {key: GroupRef(namespace_of(group), name_of(group)) for key, group in pod_groups.items()}
     members: dict[str, Objects] = {}
     for pod in objects["pods"]:
@@ -92,8 +96,22 @@ def find_groups(objects: Mapping[str, Objects]) -> list[GroupView]:
         obj = (pod_groups if ref.is_pod_group else workloads).get(ref.object_key)
         pods = members.get(key, [])
         owner = _owner([obj] if obj is not None and ref.is_pod_group else pods, owners)
-        views.append(GroupView(ref, find_terms(ref, pod_groups, workloads), obj, owner, pods))
+        terms = find_terms(ref, pod_groups, workloads)
+        if terms is not None:
+            group = obj if ref.is_pod_group else None
+            terms = topologies.with_topology(terms, ref, group, workloads.get(workload_key(ref, group)), pods)
+        views.append(GroupView(ref, terms, obj, owner, pods))
     return views
+
+
+def _topologies(objects: Mapping[str, Objects]) -> TopologyObjects:
+    """What annotations may refer to."""
+    found = TopologyObjects()
+    for job in objects["jobs"]:
+        found.set_job(job, exists=True)
+    for topology in objects.get(TOPOLOGIES, ()):
+        found.set_topology(topology, exists=True)
+    return found
 
 
 def settled_state(group: GroupView) -> str | None:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from muster.api.codec import Object, Objects
-from muster.api.groups import group_of
+from muster.api.groups import GroupTerms, group_of
 from muster.api.meta import key_of, name_of
 from muster.engine.changes import RunningGroup
 from muster.engine.decide import decide
@@ -17,13 +17,15 @@ from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
-from muster.scheduler.domains import one_domain
+from muster.scheduler.domains import OneDomain, one_domain
+from muster.scheduler.layouts import layout_of
+from muster.scheduler.members import Members, PodRecord, member_order
 from muster.scheduler.options import SchedulerOptions
-from muster.simulator.groups import ENDED, GroupView, first_reason, phase_of, scheduler_of
+from muster.simulator.groups import ENDED, GroupView, first_reason, is_pending, phase_of, scheduler_of
 
-_Question: TypeAlias = tuple[tuple[Shape, ...], int, int, str | None, str]
-"""What a group asks for, whoever it is: shapes of its pending members, min_count, members that run, topology key, and
-the schedulerName."""
+_Question: TypeAlias = tuple[tuple[Shape, ...], int, int, OneDomain | None, str]
+"""What a group asks for, whoever it is: shapes of its pending members, min_count, members that run, what it asks of the
+topology, and the schedulerName."""
 
 
 class Judge:
@@ -42,23 +44,16 @@ class Judge:
         if group.terms is not None and group.terms.parent:
             states = {"Unschedulable": "Unschedulable", "SchedulingGated": "Gated"}
             return states.get(first_reason(group.pending)[0], "Pending"), None
-        members = tuple(Member(key_of(pod), self._state.shape_of(pod)) for pod in group.pending)
-        placed = {
-            key_of(pod): str(pod["spec"]["nodeName"])
-            for pod in group.pods
-            if pod["spec"].get("nodeName") and phase_of(pod) not in ENDED
-        }
-        running, domain = len(placed), None
-        topology_key = group.terms.topology_key if group.terms is not None else None
-        if topology_key is not None:
-            domain = one_domain(self._snapshot.table, topology_key, placed)
-            if domain.fault:
-                return "Unschedulable", None
-        pinned = None if domain is None else domain.pinned
-        request = GroupRequest(group.ref.key, members, group.min_count, running, topology_key, topology_domain=pinned)
+        known = _members(group)
+        members = tuple(Member(record.key, self._state.shape_of(record.pod)) for record in known.to_place())
+        running, domain = len(known.scheduled), self._domain(known, group.terms)
+        if domain is not None and domain.fault:
+            return "Unschedulable", None
+        request = GroupRequest(group.ref.key, members, group.min_count, running)
+        request = request if domain is None else domain.bind(request)
         scheduler = scheduler_of(group.pods[0]) if group.pods else ""
         profile = self._options.profile_of(scheduler)
-        question = (tuple(member.shape for member in members), group.min_count, running, topology_key, scheduler)
+        question = (tuple(member.shape for member in members), group.min_count, running, domain, scheduler)
         if running:  # what it holds itself is part of the question
             return self._judge(request, profile)
         if question not in self._judged:
@@ -74,13 +69,29 @@ class Judge:
 
     def topology_of(self, group: GroupView) -> dict[str, str]:
         """The domain of each topology key that the group asks for, where its members are in one."""
-        key = group.terms.topology_key if group.terms is not None else None
-        if key is None:
+        terms = group.terms
+        if terms is None:
             return {}
+        keys = [terms.topology_key] if terms.topology_key is not None else []
+        keys += terms.topology.tree if terms.topology is not None else ()
         nodes = {pod["spec"]["nodeName"] for pod in group.pods if pod["spec"].get("nodeName")}
-        values = {self._labels.get(node, {}).get(key) for node in nodes}
-        value = values.pop() if len(values) == 1 else None
-        return {key: value} if value else {}
+        found = {}
+        for key in dict.fromkeys(keys):
+            values = {self._labels.get(node, {}).get(key) for node in nodes}
+            value = values.pop() if len(values) == 1 else None
+            if value:
+                found[key] = value
+        return found
+
+    def _domain(self, members: Members, terms: GroupTerms | None) -> OneDomain | None:
+        """What the group asks of the topology."""
+        if terms is None or (terms.topology_key is None and terms.topology is None):
+            return None
+        table, layout = self._snapshot.table, None
+        if terms.topology is not None:
+            layout = layout_of(members, terms.topology, table, ())
+        placed = {key: record.node for key, record in members.scheduled.items()}
+        return one_domain(table, terms.topology_key, placed, layout)
 
     @cached_property
     def _running(self) -> list[RunningGroup]:
@@ -110,3 +121,16 @@ class Judge:
     @cached_property
     def _snapshot(self) -> Snapshot:
         return self._state.snapshot()
+
+
+def _members(group: GroupView) -> Members:
+    """The members that wait, and those that run."""
+    found = Members(group.ref)
+    for pod in group.pods:
+        node = str(pod["spec"].get("nodeName") or "")
+        record = PodRecord(key_of(pod), pod, group.ref, True, member_order(pod), node)
+        if is_pending(pod):
+            found.pending[record.key] = record
+        elif node and phase_of(pod) not in ENDED:
+            found.scheduled[record.key] = record
+    return found

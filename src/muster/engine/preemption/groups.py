@@ -109,6 +109,12 @@ class _Planner:
         self.leaving = [pod for unit in partly for pod in unit.pods if pod.leaving]
         self.is_coupled = any(couples_nodes(profile, demand.shape, self.base) for demand in self.demands)
 
+    @property
+    def _is_laid_out(self) -> bool:
+        """Whether members go to domains in parts, which the model does not know."""
+        layout = self.group.request.layout
+        return layout is not None and layout.has_units
+
     def plan(self, domains: Sequence[Sequence[str]] | None) -> Plan | NoPlan:
         everything = self._views(domains)
         for nodes in everything:
@@ -123,7 +129,7 @@ class _Planner:
             hopeful = [nodes for nodes in everything if self._may_fit(gone, nodes)]
             if not hopeful:
                 return NoPlan(CANNOT_HELP)
-            if self.is_coupled:
+            if self.is_coupled or self._is_laid_out:
                 return self._by_reprieve(candidates, hopeful)
             cluster = self.cluster
             whole = build(
