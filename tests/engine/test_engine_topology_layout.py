@@ -253,12 +253,9 @@ def test_shares_are_packed_or_balanced_over_the_fewest_domains(room: list[int], 
         assert all(share <= limit for share, limit in zip(found, room, strict=True))
         assert sum(share > 0 for share in found) == fewest
     if total:
-        best = max(
-            min(found)
-            for found in product(*(range(limit + 1) for limit in room))
-            if sum(found) == total and sum(share > 0 for share in found) == fewest
-            for found in [[share for share in found if share]]
-        )
+        dealt = [each for each in product(*(range(limit + 1) for limit in room)) if sum(each) == total]
+        used = [[share for share in each if share] for each in dealt]
+        best = max(min(each) for each in used if len(each) == fewest)
         assert min(share for share in balanced if share) == best
 
 
