@@ -181,7 +181,7 @@ def test_unlike_members_of_subgroups_are_placed_as_whole_subgroups() -> None:
     assert {tuple(racks[:3]), tuple(racks[3:])} == {("1", "1", "1"), ("2", "2", "2")}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     rooms=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5)), min_size=1, max_size=5),
     size=st.integers(1, 3),

@@ -98,6 +98,8 @@ def place_units(
         work = _Work(profile, trial, layout, inner, _levels(layout, snapshot.table, outer, inner), limit, inside)
         work.place_all(units)
         most = work.bound(snapshot, units) if len(work.placed) < needed else 0
+        exact = _counted(profile, snapshot, request, layout, outer)
+        most = most if exact is None else min(most, exact)
         missing = next((member for member in request.members if member.key not in work.placed), None)
         diagnosis = None if missing is None else diagnose(profile, trial, missing.shape, missing.key)
     members = [member for member in request.members if member.key in work.placed]
@@ -111,6 +113,18 @@ def place_units(
         return Infeasible(f"room for {most} of the {len(request.members)} pods {words}", diagnosis)
     reason = f"found no placement for {needed} pods {words}, and no proof that there is none"
     return Undecided(max(1, work.spent), reason, diagnosis, placements)
+
+
+def _counted(
+    profile: Profile, snapshot: Snapshot, request: GroupRequest, layout: Layout, outer: Partition
+) -> int | None:
+    """How many members fit in whole subgroups where that is a matter of counting; only one outer domain is open."""
+    demands = demands_of(request.members)
+    if binding(profile, snapshot, demands):
+        return None
+    counts = [profile.count(demand.shape, snapshot) for demand in demands]
+    most = most_in_units(snapshot.table, layout, demands, counts, outer)
+    return None if most is None else int(most.max(initial=0))
 
 
 def _words(layout: Layout) -> str:
