@@ -18,6 +18,7 @@ class Partition:
     """The domains of some labels. `values[d]`: the value of each label in domain d; domains in NodeTable order.
 
     `ids` int64[N]: the domain of each node, -1 where it lacks a label. `firsts` int64[D]: the first row of each domain.
+    `rows` are the nodes domain by domain, which begin at `starts`; `in_order`: these are all nodes in their order.
     Without labels all nodes are one domain.
     """
 
@@ -27,6 +28,7 @@ class Partition:
     firsts: Ints
     rows: Ints
     starts: Ints
+    in_order: bool
 
     def __len__(self) -> int:
         return len(self.values)
@@ -35,13 +37,9 @@ class Partition:
         """int64[D] (int64[S, D]): values int64[N] (int64[S, N]) summed over the nodes of each domain."""
         if not self.values:
             return np.zeros((*values.shape[:-1], 0), dtype=np.int64)
-        ordered = values if len(self.rows) == values.shape[-1] and self._in_order else values[..., self.rows]
+        ordered = values if self.in_order else values[..., self.rows]
         sums: Ints = np.add.reduceat(ordered, self.starts, axis=-1)
         return sums
-
-    @property
-    def _in_order(self) -> bool:
-        return bool(self.rows[0] == 0 and self.rows[-1] == len(self.rows) - 1 and len(self.rows) == len(self.ids))
 
     def rules(self, domain: int) -> tuple[Within, ...]:
         """The rules that keep pods in a domain."""
@@ -85,4 +83,5 @@ def _partition(table: NodeTable, keys: tuple[str, ...]) -> Partition:
     values = tuple(tuple(found[key] for key in keys) for found in labels)
     for array in (domain, rows, starts, first_rows):
         array.setflags(write=False)
-    return Partition(keys, values, domain, first_rows, rows, starts)
+    in_order = bool(np.array_equal(rows, np.arange(len(table))))
+    return Partition(keys, values, domain, first_rows, rows, starts, in_order)
