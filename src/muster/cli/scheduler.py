@@ -84,6 +84,7 @@ def scheduler(
     scheduler_name: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = (),
     config: Path | None = None,
     placement: PlacementMode = "exact",
+    repair_after: str = "30s",
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     output: Annotated[Literal["table", "json"], Parameter(name=["--output", "-o"])] = "table",
     election: LeaderElection = DEFAULT_ELECTION,
@@ -108,6 +109,8 @@ def scheduler(
         A KubeSchedulerConfiguration (YAML or JSON): profiles, backoff, leader election, kubeconfig.
     placement
         How decisions are made: exactly, or as kube-scheduler of a release makes them.
+    repair_after
+        Give a gang up that is bound in part for so long: its bound pods are deleted. "never" leaves them.
     dry_run
         Say what would be written, one line each, and write nothing.
     output
@@ -128,7 +131,7 @@ def scheduler(
     connection, is_inside = _connection(kubeconfig, context, said)
     plan = SchedulerPlan(
         connection,
-        _options(config, scheduler_name, placement),
+        _options(config, scheduler_name, placement, repair_after),
         None if dry_run and not election.leader_elect else lease_terms(election, said.get("leaderElection") or {}),
         Serving(bind_address or ("0.0.0.0" if is_inside else "127.0.0.1"), port),
         f"{socket.gethostname()}_{uuid.uuid4()}",
@@ -208,8 +211,11 @@ def _path(text: str | None) -> Path | None:
     return Path(text) if text else None
 
 
-def _options(config: Path | None, names: Sequence[str], placement: PlacementMode) -> SchedulerOptions:
+def _options(
+    config: Path | None, names: Sequence[str], placement: PlacementMode, repair_after: str
+) -> SchedulerOptions:
     options = read_scheduler_options(config)
+    repair_after_s = None if repair_after == "never" else read_duration("--repair-after", repair_after)
     wanted = frozenset(each.strip() for name in names for each in name.split(",") if each.strip())
     if not wanted:
         wanted = frozenset({MUSTER}) if config is None else options.scheduler_names
@@ -219,6 +225,7 @@ def _options(config: Path | None, names: Sequence[str], placement: PlacementMode
             scheduler_names=wanted,
             placement=placement,
             event_source=min(wanted),
+            repair_after_s=repair_after_s,
             decide_in_thread=True,
         )
     except UnsupportedOption as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from muster.engine.axis import PODS
 from muster.engine.model import Decision, Member, Placement
 from muster.engine.preemption.model import NoPlan
 from muster.engine.topology import DomainError
@@ -33,7 +34,7 @@ from muster.scheduler.cycle import (
     verdicts,
     with_preemption_text,
 )
-from muster.scheduler.entities import GROUP, Entities
+from muster.scheduler.entities import GROUP, TREE, Entities
 from muster.scheduler.gate import Gate, Held
 from muster.scheduler.members import PodRecord
 from muster.scheduler.options import SchedulerOptions
@@ -57,6 +58,8 @@ class SchedulerCore:
     entities: Entities = field(init=False)
     gate: Gate = field(init=False)
     answers: Answers = field(init=False)
+    fences: dict[str, float] = field(default_factory=dict)
+    """Until when entities are not tried, though they could be (see `repair`)."""
     _refused: dict[Signature, Decision] = field(default_factory=dict)
     """Questions that were answered with no, while nothing has happened that could give room."""
     _no_plans: dict[Signature, NoPlan] = field(default_factory=dict)
@@ -166,6 +169,28 @@ class SchedulerCore:
             self.gate.bind_errors[entity] = errors + 1
             self.queue.fail(entity, self.entities.priority(entity), now, errors=errors)
 
+    def fence(self, group: str, until_s: float) -> None:
+        """Do not try the entity that a group belongs to before a time."""
+        self.fences[self.entity_of(group)] = until_s
+
+    def entity_of(self, group: str) -> str:
+        """The entity of a group: its own, or that of its tree."""
+        root = self.entities.root_of(group)
+        return GROUP + group if root is None else TREE + root
+
+    def is_crowded_out(self, pod: str) -> bool:
+        """Whether a pod that is assumed on a node has no room there: of what it asks for, more was promised than there
+        is, since others placed pods there, too."""
+        record = self.cache.pods[pod]
+        snapshot = self.cache.state.snapshot()
+        table, row = snapshot.table, snapshot.table.index.get(record.node)
+        if row is None:
+            return False
+        requests = self.cache.shape(record).usage.requests
+        columns = [PODS, *(table.axis.columns[name] for name, amount in requests if amount)]
+        free = table.allocatable[row] - snapshot.requested[row]
+        return any(free[column] < 0 for column in columns)
+
     # -- attempts ----------------------------------------------------------------------------------------------------
 
     def _next_asks(self, now: float, refused: list[Verdict]) -> list[Ask]:
@@ -201,6 +226,12 @@ class SchedulerCore:
 
     def _ask(self, entity: str, now: float) -> Ask | None:
         """The question that an entity asks now; one that has nothing to ask leaves the queue."""
+        fence_s = self.fences.get(entity)
+        if fence_s is not None:
+            if now < fence_s:
+                self.queue.fail(entity, self.entities.priority(entity), now)
+                return None
+            del self.fences[entity]
         ask = self.entities.ask(entity)
         if ask is None:
             self.queue.finish(entity, now)

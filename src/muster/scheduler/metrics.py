@@ -37,6 +37,8 @@ class SchedulerMetrics:
         self._incoming = Counter(
             "scheduler_queue_incoming_pods", "Moves between queues", ["queue", "event"], registry=registry
         )
+        self._undone = Counter("muster_podgroups_undone", "Groups bound in part that were given up", registry=registry)
+        self._undone_pods = Counter("muster_podgroup_pods_undone", "Bound pods deleted with them", registry=registry)
         self._exported: dict[tuple[str, str], int] = {}
 
     def decided(self, verdicts: list[Verdict], seconds: float) -> None:
@@ -49,6 +51,11 @@ class SchedulerMetrics:
                 self._attempts.labels(_result(verdict)).inc(len(verdict.rejection.pods))
             if verdict.ask.ref is not None:
                 self._group_attempts.labels("scheduled" if verdict.placements else _result(verdict)).inc()
+
+    def undone(self, pods: int) -> None:
+        """Count a group that was given up, with its bound pods."""
+        self._undone.inc()
+        self._undone_pods.inc(pods)
 
     def observe(self, queue: SchedulingQueue) -> None:
         """Export how long the queues are and what moved since the last call."""

@@ -30,6 +30,7 @@ class SchedulerOptions:
     who gets a node. `batch` and `passes`: how many entities, and how many that differ, are decided between two turns of
     the event loop.
     `event_source`: the component in whose name events are written.
+    `repair_after_s`: a gang that is bound in part for so long is undone (see `repair`); None: never.
     `bindings`: how many bind requests are under way at once. Times are in seconds. `plan_limit_s`: a cap for each
     search for victims in a live scheduler; without, work alone is counted, and equal runs have equal plans.
     """
@@ -50,6 +51,7 @@ class SchedulerOptions:
     bindings: int = 32
     plan_limit_s: float | None = None
     event_source: str = DEFAULT_SCHEDULER
+    repair_after_s: float | None = 30.0
 
     def __post_init__(self) -> None:
         if self.placement != "exact":

@@ -14,7 +14,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
-from muster.api.groups import INITIALLY_SCHEDULED
+from muster.api.groups import INITIALLY_SCHEDULED, group_of
 from muster.api.meta import has_condition, key_of, uid_of
 from muster.api.resource import (
     COMPOSITE_POD_GROUPS,
@@ -51,8 +51,10 @@ from muster.scheduler.metrics import SchedulerMetrics
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import ERROR
 from muster.scheduler.preempt_evict import Eviction, Evictor
+from muster.scheduler.repair import Repairs, is_rejection
 from muster.scheduler.report import Reporter
 from muster.scheduler.served import hub_informer, served
+from muster.scheduler.undoing import Undoer
 
 logger = logging.getLogger(__name__)
 
@@ -112,6 +114,9 @@ class Scheduler:
             {POD_GROUPS: cache.pod_groups, COMPOSITE_POD_GROUPS: cache.hierarchy.composites},
         )
         self._evictor = Evictor(client, clock, self._events, cache.pods, self, marks_groups=self.options.say_why_held)
+        self._undoer = Undoer(client, clock, self._events, cache.pods)
+        self._repairs = Repairs(cache, rng, self.options.repair_after_s)
+        self._contested: dict[str, None] = {}
         self._changes: list[tuple[Resource, list[Change]]] = []
         self._work = asyncio.Event()
         self._answers: list[tuple[Apart, Answer | Exception]] = []
@@ -126,8 +131,9 @@ class Scheduler:
         """Watch, decide and bind until cancelled. `lead`: until it is set, only watch, so as to be ready at once."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            for part in (self._binder.run, self._reporter.run, self._evictor.run, self._events.run, self._flush):
-                tasks.create_task(part())
+            parts = (self._binder, self._reporter, self._evictor, self._undoer, self._events)
+            for run in (*(part.run for part in parts), self._flush):
+                tasks.create_task(run())
             await self._watch(tasks)
             self.synced.set()
             while lead is not None and not lead.is_set():
@@ -167,6 +173,7 @@ class Scheduler:
                 self._evict(verdict)
                 self._tell(verdict)
             self._clear_nominations()
+            self._undo(now)
             if self._binder.idle.is_set():
                 self.ready.set()
             if verdicts:
@@ -197,8 +204,9 @@ class Scheduler:
         self.metrics.observe(self.core.queue)
         if not self._changes and not self._answers:
             self._work.clear()
-        retry_at_s = self.core.queue.next_retry_s()
-        await wait(self._clock, self._work, None if retry_at_s is None else retry_at_s - self._clock.now())
+        times_s = (self.core.queue.next_retry_s(), self._repairs.next_s(self._waits_for_victims))
+        next_s = min((time_s for time_s in times_s if time_s is not None), default=None)
+        await wait(self._clock, self._work, None if next_s is None else next_s - self._clock.now())
 
     # -- watches -----------------------------------------------------------------------------------------------------
 
@@ -240,10 +248,14 @@ class Scheduler:
         arrived, self._changes = self._changes, []
         for resource, changes in arrived:
             for change in changes:
+                if resource == PODS:
+                    self._note_contest(change)
                 try:
                     apply[resource]((change,))
                 except ValueError as error:
                     logger.warning("unreadable object", extra={"key": key_of(change.object), "error": str(error)})
+                if resource == PODS:
+                    self._watch_over(change)
                 if change.new is None:
                     self._forget(resource, key_of(change.object))
 
@@ -253,6 +265,7 @@ class Scheduler:
             self._reporter.forget(key)
         elif resource == POD_GROUPS:
             self._succeeded.pop(key, None)
+            self._repairs.forget(key)
 
     async def _flush(self) -> None:
         """Retry what has slept for too long: a periodic timer, so that a simulation may end without it."""
@@ -260,6 +273,45 @@ class Scheduler:
             await self._clock.sleep(self.options.flush_every_s, periodic=True)
             if self.core.queue.flush(self._clock.now()):
                 self._work.set()
+
+    # -- groups that are bound in part -------------------------------------------------------------------------------
+
+    def _note_contest(self, change: Change) -> None:
+        """While bindings are under way: whether somebody else has put a pod on a node."""
+        new = change.new
+        node = None if new is None or self._binder.answered.is_set() else new["spec"].get("nodeName")
+        if new is None or not node:
+            return
+        record = self.core.cache.pods.get(key_of(new))
+        if record is None or record.node != node:
+            self._contested[node] = None
+
+    def _watch_over(self, change: Change) -> None:
+        """Note what a change of a pod means for its group."""
+        pod, old = change.object, change.old
+        node = pod["spec"].get("nodeName")
+        if change.new is None:
+            self._repairs.forget_pod(uid_of(pod))
+        if not node:
+            return
+        ref = group_of(pod)
+        if ref is None or self.options.pod_by_pod:
+            return
+        if change.new is not None and is_rejection(pod) and not (old is not None and is_rejection(old)):
+            logger.info("member rejected by its node", extra={"pod": key_of(pod), "node": node, "group": ref.key})
+            self._repairs.failed(ref.key)
+        else:
+            self._repairs.touch(ref.key)
+
+    def _undo(self, now: float) -> None:
+        for undo in self._repairs.due(now, self._waits_for_victims):
+            logger.warning("group undone", extra={"group": undo.ref.key, "pods": len(undo.members)})
+            self.metrics.undone(len(undo.members))
+            self.core.fence(undo.ref.key, undo.fenced_until_s)
+            self._undoer.submit(undo)
+
+    def _waits_for_victims(self, group: str) -> bool:
+        return self.core.entity_of(group) in self.core.preemptions
 
     # -- bindings (BindingReports) -----------------------------------------------------------------------------------
 
@@ -272,7 +324,13 @@ class Scheduler:
             self._binder.submit(BindRequest(record.key, record.pod, placement.node, commit))
 
     def can_bind(self, request: BindRequest) -> bool:
-        return self._is_current(request) and request.node in self.core.cache.nodes
+        if not self._is_current(request) or request.node not in self.core.cache.nodes:
+            return False
+        if request.node in self._contested:
+            if self.core.is_crowded_out(request.key):
+                return False  # another scheduler was quicker
+            del self._contested[request.node]
+        return True
 
     def _is_current(self, request: BindRequest) -> bool:
         record = self.core.cache.pods.get(request.key)
@@ -287,6 +345,8 @@ class Scheduler:
     def bind_failed(self, request: BindRequest) -> None:
         self.ready.set()
         logger.info("binding failed", extra={"pod": request.key, "node": request.node})
+        if request.commit.ref is not None:
+            self._repairs.failed(request.commit.ref.key)
         if self._is_current(request):
             self.core.bind_failed(request.key, self._clock.now())
         self._after_commit(request.commit)

@@ -67,6 +67,7 @@ class ClusterOptions:
             placement=self.placement,
             pod_by_pod=self.pod_by_pod,
             say_why_held=self.scheduler.say_why_held and self.emulate is None,
+            repair_after_s=self.scheduler.repair_after_s if self.emulate is None else None,
         )
 
 
