@@ -29,9 +29,9 @@ from muster.controllers.action import Create
 from muster.controllers.job_creation import new_pod, wanted_active
 from muster.controllers.job_groups import GroupApi, plan_group
 from muster.controllers.job_spec import JobSpec
-from muster.engine.changes import RunningGroup
 from muster.engine.decide import DEFAULT_BUDGET, decide
 from muster.engine.explain import explain
+from muster.engine.explanation.waiting import RunningGroup
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed
 from muster.nodes.spec import completed
 from muster.scheduler.cache import SchedulerCache

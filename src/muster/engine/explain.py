@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from muster.api.codec import Object
-from muster.engine.changes import Question, RunningGroup, smallest_changes
 from muster.engine.decide import decide
 from muster.engine.defaults import DEFAULT_PROFILE
+from muster.engine.explanation.changes import smallest_changes
+from muster.engine.explanation.question import DEFAULT_EFFORT, Effort, GroupTarget, Question
+from muster.engine.explanation.waiting import RunningGroup
 from muster.engine.mixed import Demand, demands_of
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Placed
 from muster.engine.profile import Profile
@@ -23,6 +25,7 @@ def explain(
     *,
     groups: Sequence[RunningGroup] = (),
     profile: Profile = DEFAULT_PROFILE,
+    effort: int = DEFAULT_EFFORT,
 ) -> Object:
     """`{"summary", "reasons", "changes"}` for a decision that `decide` took on this snapshot and request.
 
@@ -45,7 +48,15 @@ def explain(
             summary = f"has enough pods; for the others it {all_of_them}"
     else:
         summary = _summary(snapshot, request, decision, profile)
-    question = Question(snapshot, request, profile, isinstance(decision, Infeasible), decision.diagnosis, not enough)
+    question = Question(
+        snapshot,
+        GroupTarget(request),
+        profile,
+        isinstance(decision, Infeasible),
+        decision.diagnosis,
+        not enough,
+        Effort(effort),
+    )
     return _explanation(summary, decision.diagnosis, smallest_changes(question, groups))
 
 

@@ -32,6 +32,11 @@ def nodes(count: int) -> str:
     return _plural(count, "node")
 
 
+def groups(count: int) -> str:
+    """`1 group`, `4 groups`."""
+    return _plural(count, "group")
+
+
 def insufficient(reasons: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
     """The resources that a diagnosis names as insufficient, most frequent first."""
     return tuple(reason.removeprefix(_PREFIX) for reason, _ in reasons if reason.startswith(_PREFIX))

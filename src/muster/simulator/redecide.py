@@ -9,9 +9,9 @@ from typing import TypeAlias
 from muster.api.codec import Object, Objects
 from muster.api.groups import GroupTerms, group_of
 from muster.api.meta import key_of, name_of
-from muster.engine.changes import RunningGroup
 from muster.engine.decide import decide
 from muster.engine.explain import explain
+from muster.engine.explanation.waiting import RunningGroup
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed
 from muster.engine.profile import Profile
 from muster.engine.shape import Shape
