@@ -22,7 +22,7 @@ RACK = "topology.example/rack"
 @dataclass(frozen=True)
 class SmallNode:
     name: str
-    cpu: int
+    cpu: float
     gpu: int
     rack: str = "r0"
     disk: str = "hdd"
@@ -53,7 +53,7 @@ class Small:
         return any(self._holds(places) for places in product(choices, repeat=len(self.pods)))
 
     def _holds(self, places: tuple[int | None, ...]) -> bool:
-        used = [[0, 0] for _ in self.nodes]
+        used: list[list[float]] = [[0, 0] for _ in self.nodes]
         index = {node.name: at for at, node in enumerate(self.nodes)}
         for _, pod, on in self.running:
             used[index[on]][0] += pod.cpu
