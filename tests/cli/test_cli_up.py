@@ -118,7 +118,6 @@ def test_up_refuses_a_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
         (["--port", "70000"], "--port 70000: must be a number from 0 to 65535"),
         (["--config", "missing.yaml"], "--config missing.yaml: cannot be read: No such file or directory"),
         (["--without", "job-controler"], "did you mean job-controller"),
-        (["--placement", "upstream-1.36"], "--placement: placement 'upstream-1.36' is not available yet"),
     ],
 )
 def test_up_refuses_wrong_options_in_one_line(

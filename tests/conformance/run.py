@@ -15,13 +15,20 @@ from pathlib import Path
 import kind_api
 import kind_controllers
 import kind_decisions
+import kind_groups
 import kind_preemption
 from outcome import Accepted, Kind, Outcome, is_accepted, load_accepted
 
 from muster.api.codec import Object, loads
 
 HERE = Path(__file__).parent
-KINDS: tuple[Kind, ...] = (kind_api.KIND, kind_controllers.KIND, kind_decisions.KIND, kind_preemption.KIND)
+KINDS: tuple[Kind, ...] = (
+    kind_api.KIND,
+    kind_controllers.KIND,
+    kind_decisions.KIND,
+    kind_groups.KIND,
+    kind_preemption.KIND,
+)
 
 
 class Unusable(Exception):

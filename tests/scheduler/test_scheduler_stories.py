@@ -23,7 +23,6 @@ from muster.apiserver.store.memory import MemoryStore
 from muster.client.client import Client
 from muster.client.transport import Body, Query, Response, TransportError, WatchEvents
 from muster.clock import VirtualClock, run_virtual
-from muster.scheduler.errors import UnsupportedOption
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.service import Scheduler
 from muster.testing import make_group, make_job, make_node, make_pod
@@ -560,9 +559,3 @@ def test_whatever_the_network_does_gangs_end_whole_and_no_node_is_overcommitted(
             assert placed or size > nodes * 4 - len(bound)
 
     run(story, rule=rule)
-
-
-@pytest.mark.parametrize("mode", ["upstream-1.36", "upstream-1.37"])
-def test_placement_modes_that_are_not_there_yet_are_refused(mode: str) -> None:
-    with pytest.raises(UnsupportedOption, match="not available yet"):
-        SchedulerOptions(placement=mode)  # type: ignore[arg-type]  # the values of a parametrize table are strings

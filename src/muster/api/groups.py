@@ -85,12 +85,17 @@ class GroupTerms:
 
 @dataclass(frozen=True, slots=True)
 class CompositeTerms:
-    """What a CompositePodGroup asks for: `min_groups` of its children must succeed (1, if it is basic)."""
+    """What a CompositePodGroup asks for: `min_groups` of its children must succeed (1, if it is basic).
+
+    `may_preempt` and `disrupted_together` as for groups, about all groups below it.
+    """
 
     min_groups: int = 1
     topology_key: str | None = None
     priority: int | None = None
     parent: str = ""
+    may_preempt: bool = True
+    disrupted_together: bool = False
 
 
 def group_of(pod: Object) -> GroupRef | None:
@@ -140,6 +145,8 @@ def composite_terms_of(spec: Object) -> CompositeTerms:
         topology_key=topology[0].get("key") if topology else None,
         priority=spec.get("priority"),
         parent=spec.get("parentCompositePodGroupName") or "",
+        may_preempt=spec.get("preemptionPolicy") != "Never",
+        disrupted_together=_is_disrupted_together(spec.get("disruptionMode")),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from muster.engine.axis import PODS
 from muster.engine.model import Decision, Member, Placement
-from muster.engine.preemption.model import NoPlan
+from muster.engine.preemption.model import NoPlan, Plan
 from muster.engine.topology import DomainError
 from muster.scheduler.answers import Answers
 from muster.scheduler.apart import Answer, Apart, group_answer, is_heavy, tree_answer
@@ -33,12 +33,14 @@ from muster.scheduler.cycle import (
     tree_verdicts,
     verdicts,
     with_preemption_text,
+    with_victims_text,
 )
 from muster.scheduler.entities import GROUP, TREE, Entities
 from muster.scheduler.gate import Gate, Held
+from muster.scheduler.greedy import GreedyGroups
 from muster.scheduler.members import PodRecord
 from muster.scheduler.options import SchedulerOptions
-from muster.scheduler.preempt import Preemptions, Question
+from muster.scheduler.preempt import Preemptions, Question, Victim
 from muster.scheduler.queue import Place, SchedulingQueue
 from muster.scheduler.requeue import wake_for_nodes, wake_for_objects, wake_for_pods
 from muster.scheduler.tree import Branch, leaves_of
@@ -58,6 +60,8 @@ class SchedulerCore:
     entities: Entities = field(init=False)
     gate: Gate = field(init=False)
     answers: Answers = field(init=False)
+    greedy: GreedyGroups | None = field(init=False, default=None)
+    """Decides about groups where upstream's rules are wanted."""
     fences: dict[str, float] = field(default_factory=dict)
     """Until when entities are not tried, though they could be (see `repair`)."""
     _refused: dict[Signature, Decision] = field(default_factory=dict)
@@ -75,9 +79,16 @@ class SchedulerCore:
         self.queue = SchedulingQueue(self.options.backoff, flush_after_s=self.options.flush_after_s)
         self.entities = Entities(self.cache, self.options)
         self.gate = Gate(self.cache, self.queue, self.entities)
-        self.preemptions = Preemptions(self.cache, time_limit_s=self.options.plan_limit_s)
+        self.preemptions = Preemptions(
+            self.cache,
+            time_limit_s=self.options.plan_limit_s,
+            release=self.options.release,
+            choices=self.options.choices,
+        )
         self._batch = self.options.batch
         self.answers = Answers(self.entities, self.preemptions)
+        if self.options.release is not None:
+            self.greedy = GreedyGroups(self.entities, self.preemptions, self.options.release, self.options.choices)
 
     def settle(self, now: float) -> list[Held]:
         """Move entities for what changed since the last call; the groups that are held for a new reason."""
@@ -291,6 +302,8 @@ class SchedulerCore:
             self._apart.append(self.answers.begin(first, self._generation))
             return []
         self._retried.discard(first.entity)
+        if self.greedy is not None and (first.ref is not None or first.tree is not None):
+            return self._decide_greedily(first, self.greedy, now)
         if first.tree is not None:
             return self._decide_tree(first, first.tree, now, answer)
         decision = None if first.has_room_kept else self._refused.get(signature)
@@ -310,8 +323,33 @@ class SchedulerCore:
             self._carry_out(carried[-1], now)
         return carried
 
+    def _decide_greedily(self, ask: Ask, greedy: GreedyGroups, now: float) -> list[Verdict]:
+        """One group cycle by upstream's rules: a verdict for each group, one answer for the queue.
+
+        A group that waits for its victims says nothing until it fits.
+        """
+        is_waiting = self.preemptions.is_waiting(ask.entity)
+        try:
+            attempt = greedy.attempt(ask, now)
+        except Exception as error:  # a fault in one decision must not stop the others; the verdict reports it
+            failed = failure(ask, f"{type(error).__name__}: {error}")
+            self._carry_out(failed, now)
+            return [failed]
+        whole, result = attempt.whole, list(attempt.groups)
+        if attempt.plan is not None and whole.rejection is not None:
+            victims = self._start(attempt.question, attempt.plan, now)
+            kept = replace(ask, has_room_kept=True)
+            whole = Verdict(kept, (), replace(whole.rejection, signature=kept.signature))
+            result[0] = replace(result[0], plan=attempt.plan, victims=tuple(victims))
+        elif is_waiting and not whole.placements:
+            result = []
+        elif not whole.placements:
+            self.preemptions.release(ask.entity)
+        self._carry_out(whole, now)
+        return result
+
     def _goes_apart(self, ask: Ask) -> bool:
-        if not self.options.decide_in_thread or ask.entity in self._retried:
+        if not self.options.decide_in_thread or self.greedy is not None or ask.entity in self._retried:
             return False
         return is_heavy(ask) and ask.signature not in self._refused
 
@@ -350,11 +388,18 @@ class SchedulerCore:
                 self._no_plans[ask.signature] = outcome
                 self.preemptions.release(ask.entity)
             return replace(verdict, rejection=with_preemption_text(ask, rejection, outcome.text))
-        victims, displaced = self.preemptions.start(question, outcome, now)
+        victims = self._start(question, outcome, now)
+        kept = replace(ask, has_room_kept=True)
+        if self.options.release == "1.37":
+            rejection = with_victims_text(rejection, outcome)
+        return Verdict(kept, (), replace(rejection, signature=kept.signature), outcome, tuple(victims))
+
+    def _start(self, question: Question, plan: Plan, now: float) -> list[Victim]:
+        """Carry a plan into the books; who loses room to it is tried again."""
+        victims, displaced = self.preemptions.start(question, plan, now)
         for entity in displaced:
             self.queue.activate(entity, now, "Displaced")
-        kept = replace(ask, has_room_kept=True)
-        return Verdict(kept, (), replace(rejection, signature=kept.signature), outcome, tuple(victims))
+        return victims
 
     def _question(self, ask: Ask, members: tuple[Member, ...]) -> Question:
         need = len(members) if ask.tree is not None else max(1, ask.min_count - ask.scheduled)

@@ -19,6 +19,7 @@ from muster.scheduler.domains import OneDomain
 from muster.scheduler.preempt import Victim
 from muster.scheduler.tree import Branch, Leaf, TreeDecision, leaves_of
 from muster.scheduler.waiting import ANY
+from muster.scheduler.words import Words
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -98,7 +99,8 @@ class Rejection:
 class Verdict:
     """What an attempt gave for one entity. A group may have both placements and a rejection of the others.
 
-    `plan`: what is to be evicted for it, `victims` the pods.
+    `plan`: what is to be evicted for it, `victims` the pods. `words`: what is said about it, where upstream's rules are
+    followed to the word.
     """
 
     ask: Ask
@@ -106,6 +108,7 @@ class Verdict:
     rejection: Rejection | None = None
     plan: Plan | None = None
     victims: tuple[Victim, ...] = ()
+    words: Words | None = None
 
 
 def runs(asks: Iterable[Ask]) -> list[list[Ask]]:
@@ -284,3 +287,10 @@ def with_preemption_text(ask: Ask, rejection: Rejection, why: str) -> Rejection:
     is_pod = ask.ref is None and ask.tree is None
     link = " no new claims to deallocate, preemption:" if is_pod else ", pod group preemption:"
     return replace(rejection, message=f"{rejection.message}{link} {why}")
+
+
+def with_victims_text(rejection: Rejection, plan: Plan) -> Rejection:
+    """The rejection of a pod that also says who goes for it, in the words of 1.37."""
+    node, number = plan.placements[0].node, len(plan.evicted)
+    found = f"preemption: found a potential placement for pod on node {node}, preempting {number} victims"
+    return replace(rejection, message=f"{rejection.message} {found}")

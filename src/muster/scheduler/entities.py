@@ -136,8 +136,8 @@ class Entities:
             ref,
             self.cache.terms(ref),
             self._known(members),
-            tuple(members.gated),
-            tuple(members.scheduler_names),
+            self._gated(members),
+            self._scheduler_names(members),
             has_workload=not ref.is_pod_group and ref.object_key in self.cache.workloads,
         )
 
@@ -146,8 +146,8 @@ class Entities:
         hierarchy = self.cache.hierarchy
         leaves: dict[str, LeafFacts] = {}
         for key in hierarchy.leaves(root):
-            members = self._members(key)
-            gated, names = tuple(members.gated), tuple(members.scheduler_names)
+            members = self.members(key)
+            gated, names = self._gated(members), self._scheduler_names(members)
             leaves[key] = LeafFacts(members.ref, self.cache.terms(members.ref), self._known(members), gated, names)
         terms = hierarchy.terms(root)
         return TreeFacts(
@@ -156,7 +156,7 @@ class Entities:
             1 if terms is None else terms.min_groups,
             tuple(name for leaf in leaves.values() for name in leaf.gated),
             tuple(dict.fromkeys(name for leaf in leaves.values() for name in leaf.scheduler_names)),
-            topology_in(hierarchy, root, leaves),
+            None if self.options.release else topology_in(hierarchy, root, leaves),
         )
 
     # -- questions ---------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Entities:
         terms = None if members is None else self.cache.terms(members.ref)
         if members is None or terms is None:
             return None
-        records = members.to_place()
+        records = self.to_place(members)
         if not records:
             return None
         pending = tuple(self._member(record) for record in records)
@@ -204,20 +204,42 @@ class Entities:
         return Branch(key, tuple(child for child in found if child is not None), terms.min_groups)
 
     def _leaf(self, key: str) -> Leaf | None:
-        members = self._members(key)
+        members = self.members(key)
         terms = self.cache.terms(members.ref)
         if terms is None:
             return None
-        pending = tuple(self._member(record) for record in members.to_place())
+        pending = tuple(self._member(record) for record in self.to_place(members))
         return Leaf(members.ref, pending, terms.min_count, self._scheduled(members))
 
-    def _members(self, group: str) -> Members:
+    def members(self, group: str) -> Members:
         """The members of a PodGroup, which may have none."""
         namespace, _, name = group.partition("/")
         return self.cache.groups.get(group) or Members(GroupRef(namespace, name))
 
+    def to_place(self, members: Members) -> list[PodRecord]:
+        """Our pending members in the order in which they are placed; 1.36 goes on without those that are gated."""
+        records = members.to_place()
+        return [record for record in records if record.key not in members.gated] if self._is_1_36 else records
+
+    @property
+    def _is_1_36(self) -> bool:
+        return self.options.release == "1.36"
+
     def _known(self, members: Members) -> int:
+        """How many members count as there; those of other schedulers do not for upstream while they are pending."""
+        if self.options.release:
+            return len(members.scheduled) + sum(record.ours for record in members.pending.values())
         return members.known + self.cache.done(members)
+
+    def _gated(self, members: Members) -> tuple[str, ...]:
+        """The gated members that hold the group."""
+        return () if self._is_1_36 and self.to_place(members) else tuple(members.gated)
+
+    def _scheduler_names(self, members: Members) -> tuple[str, ...]:
+        """The schedulers that members name; upstream only sees its own."""
+        if not self.options.release:
+            return tuple(members.scheduler_names)
+        return tuple(dict.fromkeys(scheduler_name_of(each.pod) for each in members.pending.values() if each.ours))
 
     def _scheduled(self, members: Members) -> int:
         return len(members.scheduled) + self.cache.done(members)

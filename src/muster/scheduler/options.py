@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.profile import Profile
+from muster.engine.upstream.model import Choices, Release
 from muster.scheduler.configuration import DEFAULT_SCHEDULER, SchedulerConfiguration
-from muster.scheduler.errors import UnsupportedOption
 from muster.scheduler.queue import Backoff
 
 MUSTER = "muster"
@@ -25,6 +25,8 @@ class SchedulerOptions:
     `profiles`: the rules by schedulerName; a name without any has the default profile.
     `pod_by_pod` ignores groups: each pod is scheduled alone, as kube-scheduler does without the gate GenericWorkload.
     `say_why_held` writes a condition on members that PreEnqueue holds; real servers say nothing.
+    `placement`: how groups are decided: exactly, or as a release of kube-scheduler does; `choices` then takes what
+    upstream leaves to chance.
     `decide_in_thread`: what may take long is decided in a thread beside the event loop; for live use only.
     `strict_order`: plain pods of one priority are decided one after the other even where that makes no difference to
     who gets a node. `batch` and `passes`: how many entities, and how many that differ, are decided between two turns of
@@ -53,9 +55,13 @@ class SchedulerOptions:
     event_source: str = DEFAULT_SCHEDULER
     repair_after_s: float | None = 30.0
 
-    def __post_init__(self) -> None:
-        if self.placement != "exact":
-            raise UnsupportedOption(f"placement {self.placement!r} is not available yet; use 'exact'")
+    choices: Choices = field(default_factory=Choices)
+
+    @property
+    def release(self) -> Release | None:
+        """The release by whose rules groups are decided; None for our own."""
+        found: dict[PlacementMode, Release] = {"upstream-1.36": "1.36", "upstream-1.37": "1.37"}
+        return found.get(self.placement)
 
     def profile_of(self, scheduler_name: str) -> Profile:
         """The rules for pods with this schedulerName."""

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from muster.api.groups import GroupRef
 from muster.api.meta import is_deleting, uid_of
@@ -22,11 +23,13 @@ from muster.engine.model import GroupRequest, Member, Placed, Placement
 from muster.engine.preemption.groups import GroupPreemptor, preempt_group
 from muster.engine.preemption.holding import holds
 from muster.engine.preemption.model import Nomination, NoPlan, Plan, Unit
-from muster.engine.preemption.pods import WAITS, Cluster, PodPreemptor, preempt_pod
+from muster.engine.preemption.pods import WAITS, Candidate, Cluster, PodPreemptor, preempt_pod
 from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.topology import allowed_nodes
+from muster.engine.upstream.model import Choices, Release
+from muster.engine.upstream.preemption import one_by_one
 from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.domains import OneDomain
 from muster.scheduler.members import PodRecord
@@ -72,12 +75,22 @@ class Question:
 class Preemptions:
     """All preemptions under way in one scheduler."""
 
-    def __init__(self, cache: SchedulerCache, *, time_limit_s: float | None = None) -> None:
+    def __init__(
+        self,
+        cache: SchedulerCache,
+        *,
+        time_limit_s: float | None = None,
+        release: Release | None = None,
+        choices: Choices | None = None,
+    ) -> None:
+        """`release`: the one whose rules apply, if not our own."""
         self.units = Units(cache)
         self.cleared: dict[str, None] = {}
         """Pods whose nomination has ended without a node: their status is to say so. Taken by the service."""
         self._cache = cache
         self._time_limit_s = time_limit_s
+        self._release = release
+        self._choices = choices or Choices()
         self._ongoing: dict[str, Ongoing] = {}
         self._waiting_for: dict[str, dict[str, None]] = {}
         self._ready: dict[str, None] = {}
@@ -150,7 +163,7 @@ class Preemptions:
     def plan(self, question: Question, now_s: float) -> Plan | NoPlan:
         """What to do for an entity that fits nowhere. One that waits for victims is told to go on waiting."""
         ongoing = self._ongoing.get(question.entity)
-        if ongoing is not None and ongoing.awaited and self._nodes_stand(ongoing):
+        if self.is_waiting(question.entity):
             return NoPlan(WAITS, is_waiting=True)
         try:
             found = self._find(question, now_s)
@@ -162,8 +175,14 @@ class Preemptions:
             return NoPlan(NOT_KEPT)
         return found
 
-    def _find(self, question: Question, now_s: float) -> Plan | NoPlan:
-        cluster = Cluster(
+    def is_waiting(self, entity: str) -> bool:
+        """Whether victims of the entity are still on their way out, and its nodes stand."""
+        ongoing = self._ongoing.get(entity)
+        return ongoing is not None and bool(ongoing.awaited) and self._nodes_stand(ongoing)
+
+    def cluster(self, question: Question, now_s: float) -> Cluster:
+        """The cluster as a preemptor finds it."""
+        return Cluster(
             self._cache.state.snapshot(),
             self.units.all(),
             now_s,
@@ -172,10 +191,15 @@ class Preemptions:
             question.profile,
             shape_of=self.units.shape_of,
         )
+
+    def _find(self, question: Question, now_s: float) -> Plan | NoPlan:
+        cluster = self.cluster(question, now_s)
         if question.is_pod:
             member = question.members[0]
             pod = PodPreemptor(member.key, member.shape, question.priority, question.may_preempt)
-            return preempt_pod(cluster, pod)
+            if self._release == "1.36":
+                cluster = replace(cluster, units=one_by_one(cluster.units))
+            return preempt_pod(cluster, pod, choose=partial(self._choose, member.key))
         layout = None if question.topology is None else question.topology.layout
         request = GroupRequest(question.entity, question.members, question.need, layout=layout)
         group = GroupPreemptor(request, question.priority, question.may_preempt)
@@ -183,6 +207,11 @@ class Preemptions:
         if question.topology is not None and question.topology.key is not None:
             domains = allowed_nodes(cluster.snapshot.table, question.topology.key, question.topology.pinned)
         return preempt_group(cluster, group, time_limit_s=self._time_limit_s, domains=domains)
+
+    def _choose(self, pod: str, candidates: Sequence[Candidate]) -> Candidate:
+        """One of equally good nodes."""
+        node = self._choices.node(pod, [each.node for each in candidates])
+        return next(each for each in candidates if each.node == node)
 
     def start(self, question: Question, plan: Plan, now_s: float) -> tuple[list[Victim], list[str]]:
         """Carries a plan into the books: the pods to delete, and entities whose room it takes, to be tried again."""

@@ -36,8 +36,14 @@ class Units:
         """All units: pods without a group, pods of groups that may go one by one, whole groups."""
         self._catch_up()
         found = list(self._single.values())
+        together: dict[str, dict[str, RunningPod]] = {}
         for key, pods in self._grouped.items():
-            found += self._units_of(key, pods)
+            composite = self._together(key)
+            if composite:
+                together.setdefault(composite, {}).update(pods)
+            else:
+                found += self._units_of(key, pods)
+        found += [self._unit(f"tree:{key}", pods) for key, pods in together.items()]
         if self._kept:
             found = [unit for unit in found if not any(pod.key in self._kept for pod in unit.pods)]
         return found
@@ -136,13 +142,33 @@ class Units:
         members = self._cache.groups.get(key)
         terms = None if members is None else self._cache.terms(members.ref)
         if terms is not None and terms.disrupted_together:
-            priority = self._priority(self._cache.pods[next(iter(pods))])
-            return [Unit(f"group:{key}", priority, tuple(pods[each] for each in sorted(pods)), is_group=True)]
+            return [self._unit(f"group:{key}", pods)]
         return [
             Unit(pod.key, self._priority(self._cache.pods[pod.key]), (pod,), in_group=True) for pod in pods.values()
         ]
 
+    def _unit(self, key: str, pods: dict[str, RunningPod]) -> Unit:
+        """All these pods as one."""
+        priority = self._priority(self._cache.pods[next(iter(pods))])
+        return Unit(key, priority, tuple(pods[each] for each in sorted(pods)), is_group=True)
+
+    def _together(self, group: str) -> str:
+        """The highest composite group above a group whose pods are only evicted all together; "" without one."""
+        members = self._cache.groups.get(group)
+        chain = None if members is None else self._cache.chain(members.ref)
+        for key in reversed(chain.above) if chain is not None else ():
+            terms = self._cache.hierarchy.terms(key)
+            if terms is not None and terms.disrupted_together:
+                return key
+        return ""
+
     def _priority(self, record: PodRecord) -> int:
-        """The group's priority, else the pod's."""
+        """That of the root of its tree, else the group's, else the pod's."""
         terms = None if record.ref is None else self._cache.terms(record.ref)
-        return record.priority if terms is None or terms.priority is None else terms.priority
+        if terms is None or record.ref is None:
+            return record.priority
+        chain = self._cache.chain(record.ref) if terms.parent else None
+        root = None if chain is None or chain.root is None else self._cache.hierarchy.terms(chain.root)
+        if root is not None and root.priority is not None:
+            return root.priority
+        return record.priority if terms.priority is None else terms.priority

@@ -55,6 +55,7 @@ from muster.scheduler.repair import Repairs, is_rejection
 from muster.scheduler.report import Reporter
 from muster.scheduler.served import hub_informer, served
 from muster.scheduler.undoing import Undoer
+from muster.scheduler.words import Words
 
 logger = logging.getLogger(__name__)
 
@@ -385,12 +386,29 @@ class Scheduler:
     def _tell(self, verdict: Verdict) -> None:
         """Say why members got no node; those left over by a success are tried again at once and told then."""
         rejection = verdict.rejection
+        if verdict.words is not None:
+            self._tell_words(verdict, verdict.words)
+            return
         if rejection is None or verdict.placements:
             return
         self._tell_pods(rejection)
         if verdict.ask.ref is not None and verdict.ask.ref.key not in self._succeeded:
             self._reporter.group(verdict.ask.ref.key, "False", rejection.reason, rejection.message)
             self._tell_composites(verdict.ask.ref.key, rejection.message)
+
+    def _tell_words(self, verdict: Verdict, words: Words) -> None:
+        """Say what upstream says, at once; and log what it logs."""
+        for each in words.pods:
+            record = self.core.cache.pods.get(each.pod)
+            if record is not None:
+                self._reporter.pod(each.pod, each.reason, each.message)
+                self._reporter.failed(record, each.message)
+        ref, group = verdict.ask.ref, words.group
+        if ref is not None and (group.status == "True" or ref.key not in self._succeeded):
+            self._reporter.group(ref.key, group.status, group.reason, group.message)
+            self._tell_composites(ref.key, group.message)
+        if words.trace is not None:
+            logger.info("group cycle", extra={"root": words.root, "cycle": words.trace})
 
     def _tell_composites(self, group: str, message: str) -> None:
         """Say how the composite groups above a group stand. Real schedulers say nothing there."""

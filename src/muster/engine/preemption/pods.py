@@ -88,15 +88,21 @@ class Cluster:
     """What a running pod (by key) would ask for on another node, if that is known."""
 
 
-def preempt_pod(cluster: Cluster, pod: PodPreemptor) -> Plan | NoPlan:
-    """The node and the victims for a pod that `decide` placed nowhere."""
+def _first(candidates: Sequence[Candidate]) -> Candidate:
+    return candidates[0]
+
+
+def preempt_pod(
+    cluster: Cluster, pod: PodPreemptor, *, choose: Callable[[Sequence[Candidate]], Candidate] = _first
+) -> Plan | NoPlan:
+    """The node and the victims for a pod that `decide` placed nowhere. `choose` picks one of equally good nodes."""
     refusal = ineligible(cluster, pod)
     if refusal is not None:
         return refusal
     run = dry_run(cluster, pod)
     if not run.candidates:
         return NoPlan(run.text())
-    chosen = best_candidates(run.candidates, cluster.now_s)[0]
+    chosen = choose(best_candidates(run.candidates, cluster.now_s))
     leaving = tuple(each.key for unit in chosen.victims for each in unit.pods if each.leaving)
     return Plan((Placement(pod.key, chosen.node),), chosen.victims, chosen.violations, leaving)
 

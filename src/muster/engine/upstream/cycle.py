@@ -155,7 +155,7 @@ class Cycle:
         return result
 
     def _note_order(self, pods: list[str]) -> None:
-        if self.trace.order is None and pods:
+        if self.trace.order is None:
             self.trace.order = pods
 
     # -- the children of a composite group in one placement

@@ -124,14 +124,15 @@ Results: TypeAlias = dict[str, GroupResult]
 @dataclass(slots=True)
 class Trace:
     """What a cycle did, as upstream's log tells it. `runs`: how often a group was tried in a placement; `order`: the
-    members of the first run; `placements`: the names of all domains; `tree`: the steps of the recursion."""
+    members of the first run; `placements`: the names of all domains; `tree`: the steps of the recursion;
+    `results`: what is said of each group of pods in the end."""
 
     runs: int = 0
     order: list[str] | None = None
     placements: list[str] = field(default_factory=list)
     scores: dict[str, dict[str, int]] = field(default_factory=dict)
     tree: list[tuple[str, str]] = field(default_factory=list)
-    result: str = ""
+    results: dict[str, str] = field(default_factory=dict)
 
 
 class Choices:

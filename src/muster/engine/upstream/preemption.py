@@ -71,6 +71,17 @@ def preempt(cluster: Cluster, preemptor: Preemptor, cycle: Cycle) -> Plan | Refu
     return _plan(cluster, victims, placements)
 
 
+def one_by_one(units: Sequence[Unit]) -> list[Unit]:
+    """The units as 1.36 offers them to a single pod: members of a group go alone, whatever its disruption mode."""
+    found = []
+    for unit in units:
+        if unit.is_group:
+            found += [Unit(pod.key, unit.priority, (pod,), in_group=True) for pod in unit.pods]
+        else:
+            found.append(unit)
+    return found
+
+
 @contextmanager
 def _base(cluster: Cluster, preemptor: Preemptor) -> Iterator[Trial]:
     """The cluster with the room taken that is kept for others of at least the same priority."""
