@@ -197,3 +197,21 @@ def test_pod_slots_are_a_resource_like_any_other() -> None:
 
     assert state.snapshot().free()[0, PODS] == 2
     assert np.array_equal(state.snapshot().requested[0, 1:], np.zeros(len(state.snapshot().axis) - 1))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3), st.sampled_from(["n0", "n1", ""])), max_size=200))
+def test_many_changes_counted_in_one_go_are_what_they_are_one_by_one(moves: list[tuple[int, int, str]]) -> None:
+    at_once, one_by_one = ClusterState(), ClusterState()
+    for state in (at_once, one_by_one):
+        state.set_node(make_node("n0", gpu=4))
+        state.set_node(make_node("n1"))
+        state.snapshot()
+    for pod, kind, node in moves:
+        for state in (at_once, one_by_one):
+            if node:
+                state.add_pod(f"default/{pod}", PODS_TO_USE[kind], node)
+            else:
+                state.remove_pod(f"default/{pod}")
+        one_by_one.snapshot()
+    assert facts(at_once.snapshot()) == facts(one_by_one.snapshot())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import attrgetter
 from typing import TypeVar
 
@@ -47,7 +48,6 @@ class NodeRecord:
 def parse_node(node: Object) -> NodeRecord:
     """The record of a Node object. Raises QuantityError for an allocatable that is no quantity."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
-    amounts = {name: resource_units(name, value) for name, value in (status.get("allocatable") or {}).items()}
     images = {
         normalised_image(name): int(image.get("sizeBytes") or 0)
         for image in status.get("images") or ()
@@ -55,13 +55,20 @@ def parse_node(node: Object) -> NodeRecord:
     }
     return NodeRecord(
         name=name_of(node),
-        labels=dict(node["metadata"].get("labels") or {}),
-        allocatable=tuple(sorted((name, max(0, min(amount, AMOUNT_LIMIT - 1))) for name, amount in amounts.items())),
+        labels=node["metadata"].get("labels") or {},
+        allocatable=_amounts(tuple((status.get("allocatable") or {}).items())),
         taints=parse_taints(spec.get("taints") or ()),
         unschedulable=bool(spec.get("unschedulable")),
         images=tuple(sorted(images.items())),
         features=frozenset(status.get("declaredFeatures") or ()),
     )
+
+
+@lru_cache(maxsize=1_000)
+def _amounts(allocatable: tuple[tuple[str, str], ...]) -> tuple[tuple[str, int], ...]:
+    """The amounts in canonical units, sorted by name. Kept, because most nodes are like others."""
+    units = {name: resource_units(name, value) for name, value in allocatable}
+    return tuple(sorted((name, max(0, min(amount, AMOUNT_LIMIT - 1))) for name, amount in units.items()))
 
 
 @dataclass(frozen=True, slots=True)

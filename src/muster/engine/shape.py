@@ -129,26 +129,27 @@ def shape_key(pod: Object, identity: IdentityKey) -> bytes:
 
 def usage_key(pod: Object, identity: IdentityKey) -> bytes:
     """Bytes that are equal only for pods that take the same from their node: everything `usage_of` reads."""
-    spec = pod["spec"]
-    status = pod.get("status") or {}
-    affinity = spec.get("affinity") if identity is not None else None
-    return canonical(
-        [
-            identity,
+    spec, status = pod["spec"], pod.get("status") or {}
+    parts: list[object] = [identity, [_used_key(each) for each in spec.get("containers") or ()]]
+    if not _RARELY_USED.isdisjoint(spec):
+        affinity = spec.get("affinity") if identity is not None else None
+        parts += [
             _volumes_key(pod),
             affinity and [affinity.get("podAffinity"), affinity.get("podAntiAffinity")],
-            [_used_key(each) for each in spec.get("containers") or ()],
             [_used_key(each) for each in spec.get("initContainers") or ()],
-            spec.get("overhead"),
-            spec.get("resources"),
-            status.get("allocatedResources"),
-            status.get("resources"),
-            [_status_key(each) for each in status.get("containerStatuses") or ()],
-            [_status_key(each) for each in status.get("initContainerStatuses") or ()],
-            [each for each in status.get("conditions") or () if each.get("type") == "PodResizePending"],
+            [spec.get("overhead"), spec.get("resources")],
         ]
-    )
+    if not _OF_RESIZES.isdisjoint(status):
+        resize = [each for each in status.get("conditions") or () if each.get("type") == "PodResizePending"]
+        entries = [status.get("containerStatuses") or (), status.get("initContainerStatuses") or ()]
+        held = [[_status_key(each) for each in found] for found in entries]
+        parts.append([status.get("allocatedResources"), status.get("resources"), held, resize])
+    return canonical(parts)
 
+
+_RARELY_USED = frozenset({"volumes", "affinity", "initContainers", "overhead", "resources"})
+_OF_RESIZES = frozenset({"allocatedResources", "resources", "containerStatuses", "initContainerStatuses"})
+"""Without these in the status, a condition about a resize says nothing: nothing but the spec counts."""
 
 IdentityKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...], bool] | None
 """Namespace, selected labels and whether the pod is leaving: what of an identity is not in the pod's spec."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -16,10 +17,12 @@ from muster.engine.objects import ObjectStore, relevant, selectors_of
 from muster.engine.ports import PortTable
 from muster.engine.requests import Usage, usage_of
 from muster.engine.shape import IdentityKey, Shape, parse_shape, shape_key, usage_key
-from muster.engine.snapshot import Nomination, Snapshot, add_presence, add_usage, moved_usage
+from muster.engine.snapshot import Nomination, Snapshot, add_presence, add_usage, add_usages, moved_usage
 from muster.engine.spreading import parse_spread
 
 _CACHE_LIMIT = 20_000
+_FEW = 16
+"""So many changes of pods are counted faster one by one than by kind."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,9 +33,11 @@ class ClusterState:
 
     Events are cheap: a pod costs a few microseconds, a changed node marks the table, which is rebuilt at the next
     `snapshot()`. All methods are idempotent. A pod on a node that is not known is kept and counts once it appears.
+    `metadata_of`: gives the metadata of a counted pod by its key, for an owner who has the pods anyway; without, they
+    are kept here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, metadata_of: Callable[[str], Object] | None = None) -> None:
         self._records: dict[str, NodeRecord] = {}
         self._sources: dict[str, tuple[object, ...]] = {}
         self._axis = ResourceAxis()
@@ -45,6 +50,9 @@ class ClusterState:
         self._interned: dict[Shape, Shape] = {}
         self._usages: dict[bytes, Usage] = {}
         self._metadata: dict[str, Object] = {}
+        self._metadata_of = metadata_of or self._metadata.__getitem__
+        self._keeps_metadata = metadata_of is None
+        self._pending: list[tuple[int, Usage, int]] = []  # (row, usage, sign): not yet in the arrays of _live
         self._selected = SelectedKeys()
         self._terms: dict[bytes, PodTerms] = {}
         self._unprojected = False  # whether identities of placed pods lack labels that somebody selects by now
@@ -65,7 +73,7 @@ class ClusterState:
         if self._records.get(name) == record:
             return False
         self._records[name] = record
-        self._axis = self._axis.extended(resource for resource, _ in record.allocatable)
+        self._extend(resource for resource, _ in record.allocatable)
         self._stale = True
         return True
 
@@ -84,12 +92,13 @@ class ClusterState:
     def add_pod(self, key: str, pod: Object, node_name: str) -> None:
         """Counts a pod (assigned or assumed) on a node, in place of what was known of that key."""
         usage = self._usage(pod)
-        self._metadata[key] = pod["metadata"]
-        if self._where.get(key) == node_name and self._placed[node_name][key] == usage:
-            return
-        metadata = self._metadata[key]
-        self.remove_pod(key)
-        self._metadata[key] = metadata
+        if self._keeps_metadata:
+            self._metadata[key] = pod["metadata"]
+        before = self._where.get(key)
+        if before is not None:
+            if before == node_name and self._placed[node_name][key] == usage:
+                return
+            self._take_away(key, before)
         self._pods_of(node_name)[key] = usage
         self._where[key] = node_name
         self._count(node_name, usage, 1)
@@ -97,9 +106,11 @@ class ClusterState:
     def remove_pod(self, key: str) -> None:
         """Forgets a pod; unknown keys are ignored."""
         node_name = self._where.pop(key, None)
-        if node_name is None:
-            return
-        self._metadata.pop(key, None)
+        if node_name is not None:
+            self._metadata.pop(key, None)
+            self._take_away(key, node_name)
+
+    def _take_away(self, key: str, node_name: str) -> None:
         pods = self._pods_of(node_name)
         self._count(node_name, pods.pop(key), -1)
         if not pods:
@@ -141,7 +152,15 @@ class ClusterState:
         usage = self._usages.get(raw)
         if usage is None:
             usage = _remember(self._usages, raw, usage_of(pod, _identity(identity_key, terms)))
+            self._extend(name for name, _ in usage.requests)
         return usage
+
+    def _extend(self, resources: Iterable[str]) -> None:
+        """Give the axis these resources; the table follows with the next snapshot."""
+        axis = self._axis.extended(resources)
+        if axis is not self._axis:
+            self._axis = axis
+            self._stale = True
 
     # -- who pods are to each other
 
@@ -175,7 +194,7 @@ class ClusterState:
         """Gives the placed pods the labels that somebody selects by since they were counted."""
         known: dict[tuple[Usage, IdentityKey], Usage] = {}
         for key, node_name in self._where.items():
-            metadata, usage = self._metadata[key], self._placed[node_name][key]
+            metadata, usage = self._metadata_of(key), self._placed[node_name][key]
             seen = {"metadata": metadata, "spec": {}}
             identity_key, _ = self._identity_key(seen)
             terms = NO_TERMS if usage.identity is None else usage.identity.terms
@@ -210,6 +229,8 @@ class ClusterState:
 
     def snapshot(self) -> Snapshot:
         """The cluster now. The same object is returned while nothing changed; else it costs one copy of the arrays."""
+        if self._pending:
+            self._count_pending()
         if self._stale:
             self._rebuild()
         if self._unprojected:
@@ -257,18 +278,28 @@ class ClusterState:
 
     def _count(self, node_name: str, usage: Usage, sign: int) -> None:
         self._last = None
-        add_presence(self._live, node_name, usage, sign)
-        axis = self._axis.extended(name for name, _ in usage.requests)
-        if axis is not self._axis:
-            self._axis = axis
-            self._stale = True
-        live = self._live
-        row = live.table.index.get(node_name)
-        if row is None:
-            return
-        if len(axis) > live.requested.shape[1]:
-            live.requested = widened(live.requested, len(axis))
-        add_usage(axis, live.requested, live.scored, live.ports, row, usage, sign)
+        if usage.identity is not None or usage.volumes:
+            add_presence(self._live, node_name, usage, sign)
+        row = self._live.table.index.get(node_name)
+        if row is not None:
+            self._pending.append((row, usage, sign))
+
+    def _count_pending(self) -> None:
+        """Put what came and went into the arrays: many at once by kind, few one by one."""
+        pending, self._pending = self._pending, []
+        live, axis = self._live, self._axis
+        live.requested = widened(live.requested, len(axis))
+        alike: dict[int, tuple[Usage, list[int], list[int]]] = {}
+        for row, usage, sign in pending:
+            _, rows, signs = alike.setdefault(id(usage), (usage, [], []))
+            rows.append(row)
+            signs.append(sign)
+        for usage, rows, signs in alike.values():
+            if len(rows) > _FEW:
+                add_usages(axis, live, usage, rows, signs)
+                continue
+            for row, sign in zip(rows, signs, strict=True):
+                add_usage(axis, live.requested, live.scored, live.ports, row, usage, sign)
 
 
 def _identity(key: IdentityKey, terms: PodTerms) -> Identity | None:

@@ -27,15 +27,15 @@ from muster.scheduler.domains import OneDomain, one_domain
 from muster.scheduler.effects import Effects
 from muster.scheduler.hierarchy import Chain, Hierarchy, parent_key
 from muster.scheduler.layouts import TopologyObjects, layout_of, template_name, workload_key
-from muster.scheduler.members import Members, PodRecord, member_order, scheduler_name_of
+from muster.scheduler.members import Members, PodRecord, scheduler_name_of
 
 
 class SchedulerCache:
     """Objects by key, members by group, and the engine's view of nodes and usage (`state`)."""
 
     def __init__(self, scheduler_names: frozenset[str], *, pod_by_pod: bool = False) -> None:
-        self.state = ClusterState()
         self.pods: dict[str, PodRecord] = {}
+        self.state = ClusterState(metadata_of=self._metadata_of)
         self.nodes: dict[str, Object] = {}
         self.groups: dict[str, Members] = {}
         self.pod_groups: dict[str, Object] = {}
@@ -54,6 +54,10 @@ class SchedulerCache:
         """What changed since the last call."""
         effects, self._effects = self._effects, Effects()
         return effects
+
+    def _metadata_of(self, pod: str) -> Object:
+        metadata: Object = self.pods[pod].pod["metadata"]
+        return metadata
 
     def terms(self, ref: GroupRef) -> GroupTerms | None:
         """What the group asks for; None while its PodGroup, Workload or template is missing."""
@@ -246,7 +250,7 @@ class SchedulerCache:
     def _add_pod(self, key: str, pod: Object) -> None:
         spec = pod["spec"]
         ref = None if self._pod_by_pod else group_of(pod)
-        record = PodRecord(key, pod, ref, self._is_ours(pod), member_order(pod))
+        record = PodRecord(key, pod, ref, self._is_ours(pod))
         self.pods[key] = record
         self._enter(record, spec.get("nodeName") or "", assumed=False)
         self._touch(record, retry=True)

@@ -25,19 +25,26 @@ class PodRecord:
     pod: Object
     ref: GroupRef | None
     ours: bool
-    order: MemberOrder
     node: str = ""
     assumed: bool = False
+    _order: MemberOrder | None = None
+
+    @property
+    def order(self) -> MemberOrder:
+        """Where the pod comes among the members of its group; worked out when first asked for."""
+        if self._order is None:
+            self._order = member_order(self.pod)
+        return self._order
 
     @property
     def priority(self) -> int:
         """`spec.priority`, 0 without."""
-        return -self.order[0]
+        return priority_of(self.pod)
 
     @property
     def created(self) -> str:
         """`metadata.creationTimestamp`, which sorts as text."""
-        return self.order[1]
+        return str(self.pod["metadata"].get("creationTimestamp") or "")
 
 
 @dataclass(slots=True)
@@ -73,10 +80,14 @@ def scheduler_name_of(pod: Object) -> str:
     return name
 
 
+def priority_of(pod: Object) -> int:
+    """The pod's `spec.priority`, or 0."""
+    return int(pod["spec"].get("priority") or 0)
+
+
 def member_order(pod: Object) -> MemberOrder:
     """Where a pod comes among the members of its group."""
     metadata: Mapping[str, Object] = pod["metadata"]
     index = str((metadata.get("annotations") or {}).get(COMPLETION_INDEX, ""))
     created = str(metadata.get("creationTimestamp") or "")
-    priority = int(pod["spec"].get("priority") or 0)
-    return (-priority, created, int(index) if index.isdecimal() else -1, natural(name_of(pod)))
+    return (-priority_of(pod), created, int(index) if index.isdecimal() else -1, natural(name_of(pod)))
