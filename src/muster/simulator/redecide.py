@@ -19,7 +19,7 @@ from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
 from muster.scheduler.domains import OneDomain, one_domain
 from muster.scheduler.layouts import layout_of
-from muster.scheduler.members import Members, PodRecord, member_order
+from muster.scheduler.members import Members, PodRecord
 from muster.scheduler.options import SchedulerOptions
 from muster.simulator.groups import ENDED, GroupView, first_reason, is_pending, phase_of, scheduler_of
 
@@ -128,7 +128,7 @@ def _members(group: GroupView) -> Members:
     found = Members(group.ref)
     for pod in group.pods:
         node = str(pod["spec"].get("nodeName") or "")
-        record = PodRecord(key_of(pod), pod, group.ref, True, member_order(pod), node)
+        record = PodRecord(key_of(pod), pod, group.ref, True, node)
         if is_pending(pod):
             found.pending[record.key] = record
         elif node and phase_of(pod) not in ENDED:
