@@ -35,7 +35,7 @@ class Columns:
         """int64[K, M], a copy: the columns at these rows."""
         if self._block is not None:  # neighbours, as those of cpu and memory, are taken in one go
             return self._block.take(rows, axis=1)
-        return np.array([view.take(rows) for view in self._views], dtype=np.int64).reshape(-1, len(rows))
+        return np.array([view.take(rows) for view in self._views], dtype=np.int64).reshape(len(self._views), len(rows))
 
 
 def frozen(array: NDArray[np.generic]) -> None:

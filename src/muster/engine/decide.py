@@ -81,11 +81,13 @@ def _decide_inside(
         return first
     demands = demands_of(request.members)
     bound, proof = most_placeable(profile, snapshot, demands)
-    several = len(demands) > 1 and not binding(profile, snapshot, demands)
+    coupled = binding(profile, snapshot, demands)
+    several = len(demands) > 1 or coupled
     passes = min(limit, _PASSES_BEFORE_EXACT) if several else limit
     best, spent = _best_attempt(profile, snapshot, demands, len(request.members), bound, passes)
     if several and len(best.rows) < len(request.members) and bound >= max(needed, 1):
-        found = _exactly(profile, snapshot, demands, Exact(best, bound, proof, spent), needed, limit, remaining)
+        known = Exact(best, bound, proof, spent)
+        found = _exactly(profile, snapshot, demands, known, needed, limit, remaining, coupled)
         best, bound, proof, spent = found.attempt, found.most, found.proof, found.passes
     if len(best.rows) >= needed:
         return _placed(profile, snapshot, request, best)
@@ -146,11 +148,12 @@ def _exactly(
     needed: int,
     limit: int,
     remaining: Remaining | None,
+    coupled: bool,
 ) -> Exact:
     """Goes on where greedy passes ended: a short complete search, which settles small groups, then exact placement."""
     members = sum(len(demand.places) for demand in demands)
     best, most, proof, spent = known.attempt, known.most, known.proof, known.passes
-    if len(best.rows) < most == members <= _SEARCH_MEMBERS:
+    if len(best.rows) < most == members <= _SEARCH_MEMBERS and not coupled:
         found = search(profile, snapshot, demands, min(limit - spent, _SEARCH_PASSES) * STEPS_PER_PASS)
         spent += found.steps // STEPS_PER_PASS
         best = found.attempt or best

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
 from muster.api.codec import Object, canonical
 from muster.api.meta import is_deleting, name_of, namespace_of
-from muster.api.selectors import LabelSelector
+from muster.api.selectors import LabelSelector, SelectorError
 from muster.engine.arrays import frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
 from muster.engine.identity import NO_TERMS, Identity, PodTerms, SelectedKeys, has_terms, parse_terms
@@ -134,6 +135,23 @@ class ClusterState:
             parsed = parse_shape(pod, _identity(identity_key, terms))
             shape = _remember(self._shapes, raw, _remember(self._interned, parsed, self._interned.get(parsed, parsed)))
         return shape
+
+    def note_rules(self, pod: Object) -> None:
+        """Takes note of whom a pending pod selects by its rules: shapes and usages made from then on keep those labels.
+
+        To be told of all pods of a group before the shape of the first of them is asked for. What cannot be parsed is
+        ignored here.
+        """
+        spec = pod["spec"]
+        if spec.get("topologySpreadConstraints") or has_terms(spec):
+            with suppress(SelectorError):
+                self._own_rules(pod)
+
+    def shapes_of(self, pods: Sequence[Object]) -> list[Shape]:
+        """The shapes of pods that are decided together. Raises as `shape_of`."""
+        for pod in pods:
+            self.note_rules(pod)
+        return [self.shape_of(pod) for pod in pods]
 
     def nominate(self, key: str, pod: Object, node_name: str | None) -> None:
         """Notes that room was made on a node for a pending pod, or with None that it is not nominated any more."""

@@ -252,11 +252,13 @@ class SchedulerCache:
         ref = None if self._pod_by_pod else group_of(pod)
         record = PodRecord(key, pod, ref, self._is_ours(pod))
         self.pods[key] = record
+        self.state.note_rules(pod)
         self._enter(record, spec.get("nodeName") or "", assumed=False)
         self._touch(record, retry=True)
 
     def _update_pod(self, record: PodRecord, pod: Object) -> None:
         old, record.pod = record.pod, pod
+        self.state.note_rules(pod)
         node = pod["spec"].get("nodeName") or ""
         if node:
             if record.node == node:

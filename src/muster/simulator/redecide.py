@@ -45,7 +45,9 @@ class Judge:
             states = {"Unschedulable": "Unschedulable", "SchedulingGated": "Gated"}
             return states.get(first_reason(group.pending)[0], "Pending"), None
         known = _members(group)
-        members = tuple(Member(record.key, self._state.shape_of(record.pod)) for record in known.to_place())
+        records = list(known.to_place())
+        shapes = self._state.shapes_of([record.pod for record in records])
+        members = tuple(Member(record.key, shape) for record, shape in zip(records, shapes, strict=True))
         running, domain = len(known.scheduled), self._domain(known, group.terms)
         if domain is not None and domain.fault:
             return "Unschedulable", None

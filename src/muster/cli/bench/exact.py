@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from time import perf_counter, process_time
 
 from muster.api.codec import Object, Objects
+from muster.cli.bench.between import KEYS
 from muster.cli.bench.instances import (
     PLANTED,
     TINY_KINDS,
@@ -72,8 +73,13 @@ def request_of(instance: Instance) -> tuple[Snapshot, GroupRequest]:
         state.set_node(node)
     for name, pod in instance.running_objects():
         state.add_pod(f"default/{pod['metadata']['name']}", pod, name)
-    members = tuple(Member(f"default/{pod['metadata']['name']}", state.shape_of(pod)) for pod in instance.pod_objects())
-    return state.snapshot(), GroupRequest("default/group", members, instance.min_count)
+    pods = instance.pod_objects()
+    members = tuple(
+        Member(f"default/{pod['metadata']['name']}", shape)
+        for pod, shape in zip(pods, state.shapes_of(pods), strict=True)
+    )
+    key = KEYS[instance.domain] if instance.domain else None
+    return state.snapshot(), GroupRequest("default/group", members, instance.min_count, topology_key=key)
 
 
 def measure(instance: Instance) -> Outcome:

@@ -7,10 +7,11 @@ objects second, so that everybody can replay it. Same family and seed, same inst
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from muster.api.codec import Object, Objects
+from muster.cli.bench.between import KEYS, NO_RULES, Crowd, Rules, Site, Spread
 
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
 """In cores, Gi and devices."""
@@ -20,23 +21,28 @@ POOL_LABEL = "pool"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Free amounts of RESOURCES, pod slots, the pool it is labelled with, a taint key or "", host ports in use."""
+    """Free amounts of RESOURCES, pod slots, the pool it is labelled with, a taint key or "", host ports in use, its
+    zone and rack ("": no label)."""
 
     free: tuple[int, ...]
     pods: int = 110
     pool: str = ""
     taint: str = ""
     ports: frozenset[int] = frozenset()
+    zone: str = ""
+    rack: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """Requests of RESOURCES, the pool it must be in or "", taint keys it tolerates, the host port it wants or 0."""
+    """Requests of RESOURCES, the pool it must be in or "", taint keys it tolerates, the host port it wants or 0, its
+    rules about other pods."""
 
     asks: tuple[int, ...]
     pool: str = ""
     tolerates: frozenset[str] = frozenset()
     port: int = 0
+    rules: Rules = NO_RULES
 
     def allowed(self, node: Node) -> bool:
         """Whether the rules other than room let it onto the node."""
@@ -49,7 +55,11 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A cluster and a group. `fits`: whether min_count pods fit, None where nobody knows."""
+    """A cluster and a group. `fits`: whether min_count pods fit, None where nobody knows.
+
+    `running`: pods that run already, by node; what nodes have free is what these leave. `domain`: "zone" or "rack" of
+    which the whole group must be in one, or "".
+    """
 
     family: str
     seed: int
@@ -57,16 +67,23 @@ class Instance:
     pods: tuple[Pod, ...]
     min_count: int
     fits: bool | None = None
+    running: tuple[tuple[int, Pod], ...] = ()
+    domain: str = ""
     most: int | None = field(default=None, compare=False)
     """The most pods that fit at all, where it is known."""
 
     def node_objects(self) -> Objects:
         """The nodes; ports in use are held by the pods of `running_objects`."""
-        return [_node_object(at, node) for at, node in enumerate(self.nodes)]
+        here = [sum(at == each for each, _ in self.running) for at in range(len(self.nodes))]
+        return [
+            _node_object(at, replace(node, pods=node.pods + taken))
+            for at, (node, taken) in enumerate(zip(self.nodes, here, strict=True))
+        ]
 
     def running_objects(self) -> list[tuple[str, Object]]:
-        """(node name, pod) of the pods that hold host ports."""
-        return [
+        """(node name, pod) of the pods that hold host ports, and of the others that run."""
+        others = [(node_name(at), _pod_object(f"runs-{place}", pod)) for place, (at, pod) in enumerate(self.running)]
+        return others + [
             (node_name(at), _pod_object(f"holds-{at}-{port}", Pod((0, 0, 0), port=port)))
             for at, node in enumerate(self.nodes)
             for port in sorted(node.ports)
@@ -88,10 +105,95 @@ def node_name(at: int) -> str:
 def violations(instance: Instance, placed: Mapping[int, int]) -> list[str]:
     """What is wrong with a placement, pod position → node position."""
     wrong = []
-    for at, node in enumerate(instance.nodes):
-        here = [instance.pods[pod] for pod, where in placed.items() if where == at]
-        wrong += [f"node {at}: {text}" for text in _wrong_on(node, here)]
+    here: dict[int, list[Pod]] = {}
+    for pod, at in placed.items():
+        here.setdefault(at, []).append(instance.pods[pod])
+    for at, pods in sorted(here.items()):
+        wrong += [f"node {at}: {text}" for text in _wrong_on(instance.nodes[at], pods)]
+    domains = {getattr(instance.nodes[at], instance.domain) for at in here} if instance.domain else set()
+    if len(domains) > 1 or "" in domains:
+        wrong.append(f"not in one {instance.domain}")
+    if has_rules(instance) and not can_come(instance, placed):
+        wrong.append("rules between pods let it come about in no order")
     return wrong
+
+
+def has_rules(instance: Instance) -> bool:
+    """Whether pods have rules about each other."""
+    return any(pod.rules.matter for pod in (*instance.pods, *(pod for _, pod in instance.running)))
+
+
+def can_come(instance: Instance, placed: Mapping[int, int]) -> bool:
+    """Whether the pods can come to where they are in some order; looks for one by taking the emptiest domains first,
+    and for few pods by trying all."""
+    crowd, eligible = crowd_of(instance), _Eligible(instance)
+    left: dict[tuple[Pod, int], int] = {}
+    for pod, at in sorted(placed.items()):
+        left[instance.pods[pod], at] = left.get((instance.pods[pod], at), 0) + 1
+    return _come(crowd, eligible, left, {}, set())
+
+
+def _come(
+    crowd: Crowd,
+    eligible: _Eligible,
+    left: dict[tuple[Pod, int], int],
+    here: dict[int, int],
+    failed: set[tuple[int, ...]],
+) -> bool:
+    state = tuple(left.values())
+    if not any(state):
+        return True
+    if state in failed:
+        return False
+    order = sorted(range(len(left)), key=lambda each: sum(crowd.counts[list(left)[each][1]].values()))
+    for pod, at in [list(left)[each] for each in order]:
+        if left[pod, at] and crowd.lets(pod.rules, at, eligible.of(pod)):
+            crowd.add(pod.rules, at)
+            left[pod, at] -= 1
+            if _come(crowd, eligible, left, here, failed):
+                return True
+            crowd.add(pod.rules, at, -1)
+            left[pod, at] += 1
+            if sum(state) > _FEW:
+                break
+    failed.add(state)
+    return False
+
+
+_FEW = 10
+
+
+class _Eligible:
+    """Which nodes the constraints of a pod look at, found once a pod."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._nodes = instance.nodes
+        self._known: dict[Pod, dict[Spread, list[bool]]] = {}
+
+    def of(self, pod: Pod) -> Mapping[Spread, Sequence[bool]]:
+        """bool a node for each constraint."""
+        known = self._known.get(pod)
+        if known is None:
+            known = self._known[pod] = {
+                each: [
+                    (not each.honor_taints or not node.taint or node.taint in pod.tolerates)
+                    and (not each.honor_pools or pod.pool in ("", node.pool))
+                    for node in self._nodes
+                ]
+                for each in pod.rules.spread
+            }
+        return known
+
+
+def crowd_of(instance: Instance) -> Crowd:
+    """The pods that run."""
+    sites = [
+        Site({"zone": node.zone, "rack": node.rack, "host": node_name(at)}) for at, node in enumerate(instance.nodes)
+    ]
+    crowd = Crowd(sites)
+    for at, pod in instance.running:
+        crowd.add(pod.rules, at)
+    return crowd
 
 
 def _wrong_on(node: Node, pods: Sequence[Pod]) -> Iterator[str]:
@@ -111,12 +213,64 @@ def _wrong_on(node: Node, pods: Sequence[Pod]) -> Iterator[str]:
 def best_set(instance: Instance) -> tuple[int, ...]:
     """By trying everything, for tiny ones: the positions of the most pods that fit, the first of such sets in order."""
     number = len(instance.pods)
+    if has_rules(instance) or instance.domain:
+        return _best_in_order(instance)
     reachable = {0}
     for node in instance.nodes:
         fitting = [mask for mask in range(1, 1 << number) if not any(_wrong_on(node, _subset(instance, mask)))]
         reachable |= {have | mask for have in reachable for mask in fitting if not have & mask}
     sets = [tuple(at for at in range(number) if mask >> at & 1) for mask in reachable]
     return min(sets, key=lambda chosen: (-len(chosen), chosen))
+
+
+def _best_in_order(instance: Instance) -> tuple[int, ...]:
+    """The same with rules between pods: every pod is tried on every node after all that can be there before."""
+    kinds = list(dict.fromkeys(instance.pods))
+    places = [[at for at, pod in enumerate(instance.pods) if pod == kind] for kind in kinds]
+    domains = sorted({getattr(node, instance.domain) for node in instance.nodes} - {""}) if instance.domain else [""]
+    most: dict[tuple[int, ...], None] = {(0,) * len(kinds): None}
+    for domain in domains:
+        open_ = [at for at, node in enumerate(instance.nodes) if not domain or getattr(node, instance.domain) == domain]
+        most |= dict.fromkeys(_reachable(instance, kinds, [len(found) for found in places], open_))
+    sets = [
+        tuple(sorted(at for found, number in zip(places, counts, strict=True) for at in found[:number]))
+        for counts in most
+    ]
+    return min(sets, key=lambda chosen: (-len(chosen), chosen))
+
+
+def _reachable(instance: Instance, kinds: list[Pod], numbers: list[int], open_: list[int]) -> set[tuple[int, ...]]:
+    """The numbers of pods of each kind that can be placed."""
+    eligible, start = _Eligible(instance), crowd_of(instance)
+    cells = [(kind, at) for kind in range(len(kinds)) for at in open_ if kinds[kind].allowed(instance.nodes[at])]
+    found: set[tuple[int, ...]] = set()
+    seen: set[tuple[int, ...]] = {(0,) * len(cells)}
+    stack = list(seen)
+    while stack:
+        state = stack.pop()
+        placed = [
+            sum(n for n, (each, _) in zip(state, cells, strict=True) if each == kind) for kind in range(len(kinds))
+        ]
+        found.add(tuple(placed))
+        if placed == numbers:
+            return found
+        crowd = Crowd(start.sites, [dict(counts) for counts in start.counts])
+        for number, (kind, at) in zip(state, cells, strict=True):
+            if number:
+                crowd.add(kinds[kind].rules, at, number)
+        for cell, (kind, at) in enumerate(cells):
+            after = (*state[:cell], state[cell] + 1, *state[cell + 1 :])
+            if (
+                placed[kind] == numbers[kind]
+                or after in seen
+                or not crowd.lets(kinds[kind].rules, at, eligible.of(kinds[kind]))
+            ):
+                continue
+            here = [kinds[k] for n, (k, where) in zip(after, cells, strict=True) if where == at for _ in range(n)]
+            if not any(_wrong_on(instance.nodes[at], here)):
+                seen.add(after)
+                stack.append(after)
+    return found
 
 
 def _subset(instance: Instance, mask: int) -> list[Pod]:
@@ -158,7 +312,7 @@ def tiny(kind: str, seed: int) -> Instance:
     found = Instance(f"tiny {kind}", seed, nodes, pods, len(pods))
     most = len(best_set(found))
     min_count = random.randint(1, len(pods)) if "elastic" in rules else len(pods)
-    return Instance(found.family, seed, nodes, pods, min_count, most >= min_count, most)
+    return Instance(found.family, seed, nodes, pods, min_count, most >= min_count, most=most)
 
 
 def _tiny_nodes(random: Random, rules: set[str], pods: Sequence[Pod]) -> tuple[Node, ...]:
@@ -278,7 +432,8 @@ def _node_object(at: int, node: Node) -> Object:
     cpu, memory, gpus = node.free
     allocatable = {"cpu": str(cpu), "memory": f"{memory}Gi", "nvidia.com/gpu": str(gpus)}
     allocatable["pods"] = str(node.pods + len(node.ports))
-    labels = {"kubernetes.io/hostname": node_name(at), **({POOL_LABEL: node.pool} if node.pool else {})}
+    labels = {KEYS["host"]: node_name(at), POOL_LABEL: node.pool, KEYS["zone"]: node.zone, KEYS["rack"]: node.rack}
+    labels = {key: value for key, value in labels.items() if value}
     taints = [{"key": node.taint, "effect": "NoSchedule"}] if node.taint else []
     return {
         "apiVersion": "v1",
@@ -301,4 +456,11 @@ def _pod_object(name: str, pod: Pod) -> Object:
         spec["nodeSelector"] = {POOL_LABEL: pod.pool}
     if pod.tolerates:
         spec["tolerations"] = [{"key": key, "operator": "Exists"} for key in sorted(pod.tolerates)]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    found: Object = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+    pod.rules.into(found)
+    return found

@@ -8,14 +8,14 @@ is not enough, the problem is split in two or more that cover it, and each has a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from muster.engine.arrays import Ints
 from muster.engine.exact.pricing import price
-from muster.engine.exact.problem import Counts, Problem, Row
+from muster.engine.exact.problem import Counts, Problem, Row, excluded_by
 
 UNIT = 1 << 20
 """Weights are in units of 1/UNIT pods."""
@@ -68,7 +68,12 @@ def branch(problem: Problem, at: int, shape: int, most: int) -> tuple[Problem, P
     """The two cases of a Split; every placement belongs to one of them."""
     one = tuple(int(each == shape) for each in range(problem.shapes))
     minus = tuple(-each for each in one)
-    return problem.with_row(Row((at,), one, most)), problem.with_row(Row((at,), minus, -(most + 1)))
+    more = problem.with_row(Row((at,), minus, -(most + 1)))
+    if problem.modes and problem.nodes[at] == 1:
+        caps = problem.caps.copy()
+        caps[at, excluded_by(problem, shape)] = 0
+        more = replace(more, caps=caps)
+    return problem.with_row(Row((at,), one, most)), more
 
 
 def bound(problem: Problem, weighing: Weighing) -> int:

@@ -13,6 +13,9 @@ from muster.engine.exact.pricing import Floats
 from muster.engine.exact.problem import Problem, Use, placed_by
 from muster.engine.exact.work import Remaining
 
+_DEAREST = 60.0
+"""What it costs at most to break a rule by one: duals stay below the largest that `columns` uses."""
+
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
@@ -56,6 +59,16 @@ class Patterns:
             np.maximum.at(found, at, values)
         return found
 
+    def fitting(self, problem: Problem) -> Patterns:
+        """A copy with only those that fit into a problem with other limits."""
+        if not self.at:
+            return Patterns()
+        at, counts = np.array(self.at, dtype=np.int64), np.array(self.counts, dtype=np.int64)
+        fits = (counts <= problem.caps[at]).all(axis=1) & (counts @ problem.requests <= problem.free[at]).all(axis=1)
+        kept, found = np.flatnonzero(fits).tolist(), Patterns()
+        found.add([self.at[each] for each in kept], [self.counts[each] for each in kept])
+        return found
+
     def separated(self, at: int, new: int) -> Patterns:
         """A copy in which class `new` has the patterns of class `at` too."""
         copy = Patterns(list(self.at), list(self.counts), set(self._known))
@@ -73,6 +86,10 @@ class Master:
         self.work = 0
         self._columns = 0
         self._highs = quiet()
+        self._rows_of: list[list[int]] = [[] for _ in range(problem.classes)]
+        for place, row in enumerate(problem.rows):
+            for at in row.classes:
+                self._rows_of[at].append(place)
         self._add_frame()
         self.sync()
 
@@ -93,10 +110,11 @@ class Master:
         rows = np.tile(np.arange(shapes, dtype=np.int32), 2)
         minus = np.full(2 * shapes, -1.0)
         self._highs.addCols(2 * shapes, cost, np.zeros(2 * shapes), upper, 2 * shapes, starts, rows, minus)
+        way_out = max(2.0, min(_DEAREST, 1.0 + float(problem.value(problem.demand))))
         for place, row in enumerate(problem.rows):
             if row.most < 0:  # can be unreachable for the known patterns: a column that pays its way out of it
                 at = np.array([shapes + problem.classes + place], dtype=np.int32)
-                self._highs.addCol(2.0, 0.0, infinity, 1, at, np.array([-1.0]))
+                self._highs.addCol(way_out, 0.0, infinity, 1, at, np.array([-1.0]))
         self._frame = int(self._highs.getNumCol())
 
     def sync(self) -> None:
@@ -115,8 +133,8 @@ class Master:
                     values.append(float(count))
             places.append(problem.shapes + at)
             values.append(1.0)
-            for place, row in enumerate(problem.rows):
-                weight = sum(a * b for a, b in zip(row.weights, counts, strict=True)) if at in row.classes else 0
+            for place in self._rows_of[at]:
+                weight = sum(a * b for a, b in zip(problem.rows[place].weights, counts, strict=True))
                 if weight:
                     places.append(problem.shapes + problem.classes + place)
                     values.append(float(weight))

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from muster.engine.arrays import Ints
+from muster.engine.between import Between, on
 from muster.engine.exact.account import account
-from muster.engine.exact.certificate import verified
+from muster.engine.exact.exhaust import exhaust
+from muster.engine.exact.order import in_order
 from muster.engine.exact.preference import prefer_first
-from muster.engine.exact.problem import Problem, Use
+from muster.engine.exact.problem import Problem, Use, placed_by
 from muster.engine.exact.reduce import Reduced, reduce
 from muster.engine.exact.work import Budget, Remaining
 from muster.engine.identical import put
 from muster.engine.mixed import Attempt, Demand
 from muster.engine.profile import Profile
-from muster.engine.snapshot import Snapshot
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot, Trial
+
+if TYPE_CHECKING:
+    from muster.engine.exact.branching import SolvedCases
+    from muster.engine.exact.solver import Solved
+
+    Solution: TypeAlias = Solved | SolvedCases
 
 WORK_PER_PASS = 40_000
 """Units of work here that cost about as much as one greedy pass over a large cluster."""
+
+
+_TRIED = "every way in which pods of the group can come to nodes one after the other was tried"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,40 +66,104 @@ def place_exactly(
     `best`: a placement to begin with. `most`: no more fit, for reasons known before. Every proof was checked again in
     integers. `remaining` gives the seconds that are left, for callers with a clock; without it only work counts.
     """
-    from muster.engine.exact.solver import solve  # loads HiGHS, which takes a while
-
-    def better(preferring: Problem, known: tuple[Use, ...]) -> tuple[Use, ...]:
-        full = solved.value + int(preferring.first.sum())
-        return known if budget.is_used_up else solve(preferring, known, full, full, budget).uses
-
     reduced = reduce(profile, snapshot, demands)
-    problem, budget = reduced.problem, Budget(passes * WORK_PER_PASS, remaining)
-    solved = solve(problem, _uses(reduced, demands, best), needed, most, budget)
+    budget = Budget(passes * WORK_PER_PASS, remaining)
+    asked = _Asked(reduced, demands, budget)
+    solved = asked.solve(reduced.problem, _uses(reduced, demands, best), needed, most)
     proof = ""
-    if solved.most < most and solved.proof is not None and verified(problem, solved.proof, solved.most):
-        most, proof = solved.most, account(problem, demands, solved.proof, solved.most)
+    if solved.most < most and asked.is_verified(solved):
+        most, proof = solved.most, account(reduced, demands, solved.proof, solved.most)
     uses = solved.uses
-    if max(needed, 1) <= solved.value == most < int(problem.demand.sum()):
-        uses = prefer_first(problem, uses, [each.places for each in demands], better)
+    if reduced.between and solved.value < most:
+        rules = [on(rule, np.concatenate(reduced.rows)) for rule in reduced.between]
+        found = exhaust(reduced.problem, rules, [each.places for each in demands], budget)
+        if found is not None and found.is_complete:
+            uses, most, proof = found.uses, int(placed_by(reduced.problem, found.uses).sum()), _TRIED
+    elif max(needed, 1) <= solved.value == most < int(reduced.problem.demand.sum()):
+        uses = prefer_first(reduced.problem, uses, [each.places for each in demands], asked.better)
     attempt = _attempt(reduced, demands, uses)
-    if attempt.rank < best.rank and _holds(profile, snapshot, demands, attempt):
+    if attempt.rank < best.rank and holds_in_order(profile, snapshot, demands, reduced.between, attempt):
         best = attempt
     return Exact(best, most, proof, -(-budget.spent // WORK_PER_PASS))
 
 
-def _holds(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], attempt: Attempt) -> bool:
-    """Whether the rules themselves let the members onto their nodes, one shape after the other.
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The problem and its rules, if any, with what may be spent on all questions about it."""
+
+    reduced: Reduced
+    demands: Sequence[Demand]
+    budget: Budget
+
+    def solve(self, problem: Problem, known: tuple[Use, ...], enough: int, most: int) -> Solution:
+        """The best placement, or a proof that none is worth `enough`."""
+        from muster.engine.exact.branching import solve_cases  # these load HiGHS, which takes a while
+        from muster.engine.exact.solver import solve
+
+        if not self.reduced.between:
+            return solve(problem, known, enough, most, self.budget)
+        return solve_cases(problem, self.reduced.rules, known, enough, most, self.budget, self._accepts)
+
+    def better(self, preferring: Problem, known: tuple[Use, ...]) -> tuple[Use, ...]:
+        """A placement with more of the preferred pods; all placements known are worth less than full."""
+        full = int(placed_by(preferring, known).sum()) + int(preferring.first.sum())
+        return known if self.budget.is_used_up else self.solve(preferring, known, full, full).uses
+
+    def is_verified(self, solved: Solution) -> bool:
+        """Whether there is a proof, and it is one."""
+        from muster.engine.exact.branching import SolvedCases, verified_cases
+        from muster.engine.exact.certificate import verified
+
+        if solved.proof is None:
+            return False
+        if isinstance(solved, SolvedCases):
+            return verified_cases(self.reduced.problem, self.reduced.rules, solved.case, solved.proof, solved.most)
+        return verified(self.reduced.problem, solved.proof, solved.most)
+
+    def _accepts(self, uses: tuple[Use, ...]) -> bool:
+        attempt = _attempt(self.reduced, self.demands, uses)
+        return in_order(self.reduced.between, _placed(self.demands, attempt)) is not None
+
+
+def _placed(demands: Sequence[Demand], attempt: Attempt) -> Counter[tuple[int, int]]:
+    """(shape, row) → pods."""
+    shape_of = {place: shape for shape, each in enumerate(demands) for place in each.places}
+    return Counter((shape_of[place], row) for place, row in attempt.rows)
+
+
+def holds_in_order(
+    profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], rules: Sequence[Between], attempt: Attempt
+) -> bool:
+    """Whether the rules themselves let the members onto their nodes: with rules between them one after the other, in
+    an order in which that is possible.
 
     The problem in numbers does not know every rule: room that is kept for nominated pods, for one.
     """
-    rows = dict(attempt.rows)
+    placed = _placed(demands, attempt)
+    order = in_order(rules, placed)
+    if order is None:
+        return False
     with snapshot.trial() as trial:
-        for demand in demands:
-            on = np.array([rows[place] for place in demand.places if place in rows], dtype=np.int64)
-            received = np.bincount(on, minlength=len(snapshot)).astype(np.int64)
-            if (received > profile.count(demand.shape, trial)).any():
-                return False
-            put(trial, demand.shape, received)
+        if not rules:
+            return all(_let_at_once(profile, trial, demand.shape, at, placed) for at, demand in enumerate(demands))
+        return all(_let(profile, trial, demands[at].shape, row) for at, row in order)
+
+
+def _let(profile: Profile, trial: Trial, shape: Shape, row: int) -> bool:
+    if profile.count(shape, trial)[row] < 1:
+        return False
+    trial.place(shape.usage, row)
+    return True
+
+
+def _let_at_once(profile: Profile, trial: Trial, shape: Shape, at: int, placed: Counter[tuple[int, int]]) -> bool:
+    received = np.zeros(len(trial), dtype=np.int64)
+    for (each, row), number in placed.items():
+        if each == at:
+            received[row] = number
+    if (received > profile.count(shape, trial)).any():
+        return False
+    put(trial, shape, received)
     return True
 
 

@@ -51,6 +51,19 @@ def price(problem: Problem, weights: Ints, thresholds: Ints, caps: Ints, limit: 
     the most states of a class on a level.
     """
     weights = np.maximum(weights, 0)
+    if not problem.modes:
+        return _price(problem, weights, thresholds, caps, limit)
+    best = Priced(thresholds, np.zeros_like(caps), thresholds, 0)
+    for mode in problem.modes:
+        found = _price(problem, weights, best.values, np.where(np.array(mode) > 0, caps, 0), limit)
+        better = found.values > best.values
+        counts = np.where(better[:, None], found.counts, best.counts)
+        bounds = np.maximum(found.bounds, best.bounds)
+        best = Priced(np.maximum(found.values, best.values), counts, bounds, best.work + found.work)
+    return best
+
+
+def _price(problem: Problem, weights: Ints, thresholds: Ints, caps: Ints, limit: int) -> Priced:
     caps = np.where(weights > 0, caps, 0)
     # Requests of shapes that fit nowhere may be larger than all that is free, and sums with them would wrap.
     fitting = np.flatnonzero(caps.max(axis=0, initial=0))

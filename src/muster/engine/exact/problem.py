@@ -37,7 +37,8 @@ class Problem:
 
     `requests` [G, R], `demand` [G] pods of each shape, `free` [C, R] ≥ 0, `caps` [C, G] the most of each shape on one
     node, `nodes` [C] how many nodes are of each class. `first` [G] ≤ demand: so many pods of each shape are worth twice
-    as much; see `value`. `names` of the R resources, for people.
+    as much; see `value`. `names` of the R resources, for people. `modes`: sets of shapes; those on one node are all in
+    one of them, where any are given.
     """
 
     requests: Ints
@@ -48,6 +49,7 @@ class Problem:
     first: Ints
     names: tuple[str, ...] = ()
     rows: tuple[Row, ...] = ()
+    modes: tuple[Counts, ...] = ()
 
     @property
     def shapes(self) -> int:
@@ -115,6 +117,20 @@ def _weighed(row: Row, use: Use) -> int:
     if use.at not in row.classes:
         return 0
     return sum(weight * count for weight, count in zip(row.weights, use.counts, strict=True))
+
+
+def keeps_modes(problem: Problem, uses: tuple[Use, ...]) -> bool:
+    """Whether the shapes on each node may be there together."""
+    if not problem.modes:
+        return True
+    present = {tuple(count > 0 for count in use.counts) for use in uses}
+    return all(any(all(map(int.__ge__, mode, map(int, each))) for mode in problem.modes) for each in present)
+
+
+def excluded_by(problem: Problem, shape: int) -> list[int]:
+    """The shapes that are never on a node with this one."""
+    with_it = [mode for mode in problem.modes if mode[shape]]
+    return [each for each in range(problem.shapes) if with_it and not any(mode[each] for mode in with_it)]
 
 
 def placed_by(problem: Problem, uses: tuple[Use, ...]) -> Ints:

@@ -9,8 +9,10 @@ import numpy as np
 
 from muster.engine.arrays import Ints
 from muster.engine.axis import PODS
+from muster.engine.between import Between, on, rules_between
+from muster.engine.exact.local import on_nodes
 from muster.engine.exact.problem import Problem
-from muster.engine.mixed import Demand
+from muster.engine.mixed import Demand, binding
 from muster.engine.plugins.node_resources_fit import NodeResourcesFit
 from muster.engine.ports import ANY
 from muster.engine.profile import Profile
@@ -19,34 +21,49 @@ from muster.engine.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """The problem, and for each class the rows of its nodes in the table, ascending."""
+    """The problem, and for each class the rows of its nodes in the table, ascending.
+
+    `between`: all rules between members, over nodes; `rules`: those over classes that the problem does not have.
+    """
 
     problem: Problem
     rows: tuple[Ints, ...]
+    between: tuple[Between, ...] = ()
+    rules: tuple[Between, ...] = ()
 
 
 def reduce(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand]) -> Reduced:
-    """The problem of placing these members. `caps` are what the rules of the profile allow of each shape alone."""
+    """The problem of placing these members. `caps` are what the rules of the profile allow of each shape alone.
+
+    Where members have rules about each other, these are in the limits of nodes, or left over as `rules` over classes.
+    """
     demand = np.array([len(each.places) for each in demands], dtype=np.int64)
-    counts = np.array([profile.count(each.shape, snapshot) for each in demands], dtype=np.int64).T
+    coupled = binding(profile, snapshot, demands)
+    count = profile.ceiling if coupled else profile.count
+    counts = np.array([count(each.shape, snapshot) for each in demands], dtype=np.int64).T
     caps = np.minimum(counts, demand)
     rows = np.flatnonzero(caps.any(axis=1))
     requests, free, names = _resources(profile, snapshot, demands, rows)
     ports, port_names = _port_resources(demands)
     caps = caps[rows]
-    requests = np.hstack([requests, ports])
-    free = np.hstack([free, np.ones((len(rows), ports.shape[1]), dtype=np.int64)])
+    between = rules_between(profile, [each.shape for each in demands], snapshot) if coupled else []
+    local = on_nodes([on(rule, rows) for rule in between], caps, demand)
+    requests = np.hstack([requests, ports, local.requests])
+    free = np.hstack([free, np.ones((len(rows), ports.shape[1]), dtype=np.int64), local.free])
+    names = (*names, *port_names, *local.names)
     grid = np.gcd.reduce(requests, axis=0)
     requests, free = requests // grid, free // grid
     free = np.minimum(free, caps @ requests)
-    keys = np.hstack([free, caps])
+    keys = np.hstack([free, caps, local.domains])
     _, first, classes, nodes = np.unique(keys, axis=0, return_index=True, return_inverse=True, return_counts=True)
     classes = classes.reshape(-1)
     members = np.split(rows[np.argsort(classes, kind="stable")], np.cumsum(nodes)[:-1]) if len(rows) else []
+    none_first = np.zeros_like(demand)
     problem = Problem(
-        requests, demand, free[first], caps[first], nodes.astype(np.int64), np.zeros_like(demand), (*names, *port_names)
+        requests, demand, free[first], caps[first], nodes.astype(np.int64), none_first, names, modes=local.modes
     )
-    return Reduced(problem, tuple(members))
+    rules = tuple(on(rule, first) for rule in local.rest)
+    return Reduced(problem, tuple(members), tuple(between), rules)
 
 
 def _resources(

@@ -6,6 +6,7 @@ and a bound with its proof; where they do not meet, the work allowed was not eno
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +18,7 @@ from muster.engine.exact.columns import Bounded, generate
 from muster.engine.exact.dive import dive
 from muster.engine.exact.master import Master, Patterns, Relaxed, worth
 from muster.engine.exact.pricing import Floats
-from muster.engine.exact.problem import Problem, Use, keeps_rows
+from muster.engine.exact.problem import Problem, Use, excluded_by, keeps_modes, keeps_rows
 from muster.engine.exact.work import Budget
 
 _DIVES = (0.7, 0.95, 0.45)
@@ -47,7 +48,7 @@ def solve(problem: Problem, known: tuple[Use, ...], enough: int, most: int, budg
     `known`: a placement to begin with. `most`: none is worth more, for reasons known elsewhere. Stops when the best
     is proved to be the best, when it is proved that none is worth `enough`, or when the budget is used up.
     """
-    search = _Search(problem, enough, budget, known, worth(problem, known))
+    search = Search(problem, enough, budget, known, worth(problem, known))
     master = Master(problem, search.patterns)
     bounded = Bounded(most)
     generate(master, bounded, search.cutoff, budget)
@@ -61,9 +62,16 @@ def solve(problem: Problem, known: tuple[Use, ...], enough: int, most: int, budg
     return Solved(search.uses, search.value, search.cutoff, proof)
 
 
+def _always(uses: tuple[Use, ...]) -> bool:
+    return True
+
+
 @dataclass(slots=True)
-class _Search:
-    """The best placement so far (of the original problem) and the patterns known so far."""
+class Search:
+    """The best placement so far (of the original problem) and the patterns known so far.
+
+    `accepts`: whether a placement keeps rules that the problem does not have; `rejected`: the best that did not.
+    """
 
     problem: Problem
     enough: int
@@ -72,6 +80,9 @@ class _Search:
     value: int
     patterns: Patterns = field(default_factory=Patterns)
     origins: list[int] = field(default_factory=list)
+    accepts: Callable[[tuple[Use, ...]], bool] = _always
+    rejected: tuple[Use, ...] = ()
+    rejected_value: int = 0
 
     def __post_init__(self) -> None:
         self.origins = list(range(self.problem.classes))
@@ -86,8 +97,12 @@ class _Search:
         """Takes the placement if it is better than the best."""
         original = tuple(Use(self.origins[use.at], use.counts, use.nodes) for use in uses)
         value = worth(self.problem, original)
-        if value > self.value and keeps_rows(self.problem, original):
+        if value <= self.value or not (keeps_rows(self.problem, original) and keeps_modes(self.problem, original)):
+            return
+        if self.accepts(original):
             self.uses, self.value = original, value
+        elif value > self.rejected_value:
+            self.rejected, self.rejected_value = original, value
 
     def round_off(self, master: Master, target: int) -> None:
         """Placements from the relaxation: dives, else a MIP over the patterns, else one over single nodes."""
@@ -102,7 +117,7 @@ class _Search:
             self.offer(assign_to_nodes(self.problem, target, _MIP_TREE, self.budget))
 
     def _goes_on(self, target: int) -> bool:
-        return self.value < target and not self.budget.is_used_up
+        return max(self.value, self.rejected_value) < target and not self.budget.is_used_up
 
     def close(self, master: Master, bounded: Bounded, depth: int) -> Proof | None:
         """A proof that nothing here is worth more than the cutoff, which may rise meanwhile; None: gave up."""
@@ -115,7 +130,7 @@ class _Search:
         relaxed = bounded.relaxed
         if relaxed is None:
             return None
-        totals = _totals(master, relaxed)
+        totals = totals_of(master, relaxed)
         fraction = np.abs(totals - np.rint(totals))
         if fraction.max(initial=0.0) > _EPSILON:
             at, shape = np.unravel_index(int(np.argmax(fraction)), fraction.shape)
@@ -123,7 +138,11 @@ class _Search:
         several = _fractional_class(master, relaxed)
         if several is not None:
             return self._separate(master, bounded, several, depth)
-        self.offer(_whole(master, relaxed, np.rint(totals).astype(np.int64)))
+        whole = np.rint(totals).astype(np.int64)
+        mixed = _mixed_up(master.problem, whole)
+        if mixed is not None:
+            return self._split(master, bounded, *mixed, 0, depth)
+        self.offer(_whole(master, relaxed, whole))
         return None
 
     def _split(self, master: Master, bounded: Bounded, at: int, shape: int, most: int, depth: int) -> Proof | None:
@@ -142,13 +161,15 @@ class _Search:
         return None if proof is None else Separate(at, proof)
 
     def _explore(self, problem: Problem, patterns: Patterns, most: int, depth: int) -> Proof | None:
+        if problem.modes:
+            patterns = patterns.fitting(problem)
         master = Master(problem, patterns)
         bounded = Bounded(most)
         generate(master, bounded, self.cutoff, self.budget)
         return self.close(master, bounded, depth + 1)
 
 
-def _totals(master: Master, relaxed: Relaxed) -> Floats:
+def totals_of(master: Master, relaxed: Relaxed) -> Floats:
     """float64[C, G]: what the nodes of each class receive in all."""
     patterns, totals = master.patterns, np.zeros((master.problem.classes, master.problem.shapes))
     for pattern in np.flatnonzero(relaxed.amounts > _EPSILON / 10).tolist():
@@ -161,6 +182,17 @@ def _fractional_class(master: Master, relaxed: Relaxed) -> int | None:
     fraction = np.abs(relaxed.amounts - np.rint(relaxed.amounts))
     classes = {master.patterns.at[pattern] for pattern in np.flatnonzero(fraction > _EPSILON).tolist()}
     return min((at for at in classes if master.problem.nodes[at] > 1), default=None)
+
+
+def _mixed_up(problem: Problem, totals: Ints) -> tuple[int, int] | None:
+    """A single node, and a shape on it that excludes another one on it."""
+    if not problem.modes:
+        return None
+    for at in np.flatnonzero(problem.nodes == 1).tolist():
+        for shape in np.flatnonzero(totals[at]).tolist():
+            if totals[at, excluded_by(problem, shape)].any():
+                return at, shape
+    return None
 
 
 def _whole(master: Master, relaxed: Relaxed, totals: Ints) -> tuple[Use, ...]:

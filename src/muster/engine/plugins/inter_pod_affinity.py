@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.arrays import Bools, Ints, Ints32
+from muster.engine.between import Apart, Between, Near
 from muster.engine.identity import Identity, PodTerm
 from muster.engine.model import Status
 from muster.engine.nodes import NodeTable
@@ -75,6 +76,27 @@ class InterPodAffinity:
             return None
         affinity = Affinity(self, identity, snapshot)
         return affinity if affinity.matters else None
+
+    def between(self, shapes: Sequence[Shape], snapshot: Snapshot) -> list[Between]:
+        """Who may not share a domain with whom, and who needs whom."""
+        return [*_apart(shapes, snapshot), *self._nearness(shapes, snapshot)]
+
+    def _nearness(self, shapes: Sequence[Shape], snapshot: Snapshot) -> list[Between]:
+        """One rule for all shapes with the same terms of required affinity."""
+        by_terms: dict[tuple[PodTerm, ...], list[int]] = {}
+        for at, shape in enumerate(shapes):
+            if shape.usage.identity is not None and shape.usage.identity.terms.affinity:
+                by_terms.setdefault(shape.usage.identity.terms.affinity, []).append(at)
+        found: list[Between] = []
+        for terms, carriers in by_terms.items():
+            supporters = _matched_by_all(terms, shapes, snapshot)
+            affinity = self._noted(shapes[carriers[0]], snapshot)
+            assert affinity is not None
+            ids, running = affinity.supporting()
+            first = supporters & set(carriers) if not any(each.any() for each in running) else frozenset[int]()
+            name = f"affinity by {' and '.join(dict.fromkeys(term.topology_key for term in terms))}"
+            found.append(Near(name, ids, frozenset(carriers), supporters, running, first))
+        return found
 
     def _noted(self, shape: Shape, snapshot: Snapshot) -> Affinity | None:
         """The coupling for the snapshot as it is, which nobody places on; for questions about one more pod."""
@@ -171,6 +193,12 @@ class Affinity:
         for pairs in self._others.values():
             mask &= ~pairs.positive()
         return mask
+
+    def supporting(self) -> tuple[tuple[Ints32, ...], tuple[Bools, ...]]:
+        """For each term of required affinity the domains of the nodes, and bool[D] which of them have a pod it asks
+        for."""
+        pairs = self._towards
+        return tuple(each.ids for each in pairs), tuple(each.sums > 0 for each in pairs)
 
     def scores(self, feasible: Feasible) -> Scaled | None:
         return self._score.scores(feasible) if self._score.matters else None
@@ -295,6 +323,31 @@ class _AffinityScore:
         if pairs is None:
             pairs = self._keys[key] = Pairs(self._snapshot.table, key)
         return pairs
+
+
+def _apart(shapes: Sequence[Shape], snapshot: Snapshot) -> list[Between]:
+    """For each key the pairs of shapes of which one has a required anti-affinity term for the other, in either role."""
+    pairs: dict[str, set[tuple[int, int]]] = {}
+    for at, shape in enumerate(shapes):
+        identity = shape.usage.identity
+        for term in () if identity is None else identity.terms.anti_affinity:
+            for other, each in enumerate(shapes):
+                seen = each.usage.identity
+                if seen is not None and other_term_matches(term, seen, snapshot.objects):
+                    pairs.setdefault(term.topology_key, set()).add((min(at, other), max(at, other)))
+    return [
+        Apart(f"anti-affinity by {key}", snapshot.table.column(key).ids, frozenset(found))
+        for key, found in pairs.items()
+    ]
+
+
+def _matched_by_all(terms: Sequence[PodTerm], shapes: Sequence[Shape], snapshot: Snapshot) -> frozenset[int]:
+    return frozenset(
+        at
+        for at, shape in enumerate(shapes)
+        if shape.usage.identity is not None
+        and all(own_term_matches(term, shape.usage.identity, snapshot.objects) for term in terms)
+    )
 
 
 def _with_terms(snapshot: Snapshot) -> list[Identity]:

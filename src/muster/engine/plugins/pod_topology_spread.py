@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from muster.api.selectors import LabelSelector
 from muster.engine.arrays import Bools, Ints, Ints32
+from muster.engine.between import Between, Even
 from muster.engine.model import Status
 from muster.engine.plugins.node_affinity import matching
 from muster.engine.plugins.taint_toleration import tolerated
@@ -83,6 +84,23 @@ class PodTopologySpread:
         if not rules:
             return None
         return Spread(shape, snapshot, rules, require_all=bool(shape.spread) or self.defaults is not None)
+
+    def between(self, shapes: Sequence[Shape], snapshot: Snapshot) -> list[Between]:
+        """One rule for all shapes that have the same hard constraint and see the same domains."""
+        found: dict[Hashable, Even] = {}
+        for at, shape in enumerate(shapes):
+            spread = self._noted(shape, snapshot)
+            if spread is None:
+                continue
+            hard = [rule for rule in self._rules(shape, snapshot) if rule.constraint.hard]
+            for rule, domains in zip(hard, spread.hard, strict=True):
+                counted = frozenset(other for other, each in enumerate(shapes) if _counts(shape, rule.selector, each))
+                key = (rule, counted, domains.self_match, domains.adds, domains.eligible.tobytes())
+                known = found.get(key)
+                if known is None:
+                    known = _even(domains, counted)
+                found[key] = replace(known, carriers=known.carriers | {at})
+        return list(found.values())
 
     def _noted(self, shape: Shape, snapshot: Snapshot) -> Spread | None:
         """The coupling for the snapshot as it is, which nobody places on; for questions about one more pod."""
@@ -187,12 +205,12 @@ class Domains:
         self.counts = _sums(self.ids[rows], self.on_node[rows], len(column.values))
         present = np.bincount(self.ids[rows], minlength=len(column.values)) > 0
         self.present = present
-        self._too_few = int(present.sum()) < (constraint.min_domains or 1)
+        self.is_least_zero = int(present.sum()) < (constraint.min_domains or 1) or not present.any()
 
     def within_skew(self) -> Bools:
         """bool[N]: labelled nodes whose domain may get one more pod."""
         known = self.counts[self.present]
-        least = 0 if self._too_few or not len(known) else int(known.min())
+        least = 0 if self.is_least_zero else int(known.min())
         fits = self.counts + (self.self_match - least) <= self.max_skew
         return np.append(fits, False)[self.ids]  # the last place, which -1 reaches, is "no label"
 
@@ -273,6 +291,29 @@ class SoftSpread:
 def _worth(count: FloatOrFloats, domains: Domains, weight: float) -> FloatOrFloats:
     """What so many pods are worth, as upstream's `scoreForCount` computes it."""
     return count * weight + float(domains.max_skew - 1)
+
+
+def _even(domains: Domains, counted: frozenset[int]) -> Even:
+    return Even(
+        f"spread over {domains.key}",
+        domains.ids,
+        np.where(domains.eligible, domains.ids, np.int32(-1)).astype(np.int32),
+        frozenset(),
+        counted,
+        domains.counts.copy(),
+        domains.present,
+        domains.max_skew,
+        domains.is_least_zero,
+        domains.self_match,
+    )
+
+
+def _counts(shape: Shape, selector: LabelSelector, other: Shape) -> bool:
+    """Whether a constraint of the shape counts pods of the other one; see `counted_pods`."""
+    own, identity = shape.usage.identity, other.usage.identity
+    if own is None or identity is None or own.namespace != identity.namespace:
+        return False
+    return bool(selector.requirements) and selector.matches(identity.label_map)
 
 
 def counted_pods(snapshot: Snapshot, shape: Shape, selector: LabelSelector) -> Ints:

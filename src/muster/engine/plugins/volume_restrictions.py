@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from muster.engine.arrays import Bools, Ints, Ints32
+from muster.engine.between import Apart, AtMost, Between
 from muster.engine.claims import missing
 from muster.engine.model import Status
 from muster.engine.objects import PERSISTENT_VOLUME_CLAIM
@@ -72,6 +74,22 @@ class VolumeRestrictions:
     def coupling(self, shape: Shape, snapshot: Snapshot) -> OnePod | None:
         """A claim that is for one pod is for one of the shape."""
         return OnePod(len(snapshot)) if self._exclusive(shape.usage.volumes, snapshot) else None
+
+    def between(self, shapes: Sequence[Shape], snapshot: Snapshot) -> list[Between]:
+        """One pod for each claim that is for one pod; on each node no two pods whose disks exclude each other."""
+        claims: dict[str, set[int]] = {}
+        pairs: set[tuple[int, int]] = set()
+        for at, shape in enumerate(shapes):
+            for use in self._exclusive(shape.usage.volumes, snapshot):
+                claims.setdefault(use.key, set()).add(at)
+            for other in range(at, len(shapes)):
+                uses = shapes[other].usage.volumes
+                if any(one.conflicts(two) for one in shape.usage.volumes for two in uses):
+                    pairs.add((at, other))
+        found: list[Between] = [AtMost(f"claim {key}", frozenset(users), 1) for key, users in claims.items()]
+        if pairs:
+            found.append(Apart("disks for one pod", np.arange(len(snapshot), dtype=np.int32), frozenset(pairs)))
+        return found
 
     def _conflicting(self, uses: tuple[VolumeUse, ...], snapshot: Snapshot) -> Bools:
         mask = np.zeros(len(snapshot), dtype=np.bool_)
