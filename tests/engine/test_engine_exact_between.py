@@ -1,0 +1,173 @@
+"""Groups with rules between their members: judged by trying everything in plain Python, and by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.api.codec import Object
+from muster.cli.bench.exact import is_wrong, request_of
+from muster.cli.bench.instances import violations
+from muster.cli.bench.ruled import PLANTED_RULED, RULED_KINDS, PlantedRuled, planted_ruled, tiny_ruled
+from muster.engine.between import Apart, Even
+from muster.engine.decide import decide
+from muster.engine.defaults import DEFAULT_PROFILE
+from muster.engine.exact.branching import Alternative, SolvedCases, solve_cases, verified_cases
+from muster.engine.exact.order import in_order
+from muster.engine.exact.reduce import reduce
+from muster.engine.exact.work import Budget
+from muster.engine.mixed import demands_of
+from muster.engine.model import GroupRequest, Infeasible, Member, Placed, Undecided
+from muster.engine.state import ClusterState
+from muster.testing import make_node, make_pod
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def ask(state: ClusterState, pods: list[Object], min_count: int | None = None) -> GroupRequest:
+    shapes = state.shapes_of(pods)
+    members = tuple(Member(f"default/p{at}", shape) for at, shape in enumerate(shapes))
+    return GroupRequest("default/g", members, len(pods) if min_count is None else min_count)
+
+
+def pod(app: str, cpu: str, **rules: object) -> Object:
+    """A pod of an app; `near`, `apart`: the apps of required terms by zone; `even`: a spread over zones of its app."""
+    made = make_pod(cpu=cpu, labels={"app": app})
+    affinity: Object = {}
+    for kind, name in (("near", "podAffinity"), ("apart", "podAntiAffinity")):
+        if kind in rules:
+            term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": rules[kind]}}}
+            affinity[name] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    if affinity:
+        made["spec"]["affinity"] = affinity
+    if "even" in rules:
+        selector = {"matchLabels": {"app": app}}
+        constraint = {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+        made["spec"]["topologySpreadConstraints"] = [{**constraint, "labelSelector": selector}]
+    return made
+
+
+def cluster(*cpus: tuple[str, str]) -> ClusterState:
+    """A node for each (zone, cpu)."""
+    state = ClusterState()
+    for at, (zone, cpu) in enumerate(cpus):
+        state.set_node(make_node(f"n{at}", cpu=cpu, labels={ZONE: zone}))
+    return state
+
+
+@pytest.mark.parametrize("kind", RULED_KINDS)
+def test_tiny_groups_with_rules_are_decided_rightly_in_both_directions(kind: str) -> None:
+    for seed in range(2_000, 2_030):
+        instance = tiny_ruled(kind, seed)
+        snapshot, request = request_of(instance)
+
+        decision = decide(snapshot, request)
+
+        assert not isinstance(decision, Undecided), seed
+        assert not is_wrong(instance, request, decision), seed
+
+
+@pytest.mark.parametrize("kind", PLANTED_RULED, ids=lambda kind: kind.name)
+def test_planted_groups_with_rules_are_placed_and_those_with_one_pod_too_many_refused(kind: PlantedRuled) -> None:
+    for shapes in (2, 6):
+        instance = planted_ruled(kind, 32, shapes, 7)
+        snapshot, request = request_of(instance)
+
+        decision = decide(snapshot, request)
+
+        assert isinstance(decision, Infeasible if kind.extra else Placed)
+        assert not is_wrong(instance, request, decision)
+
+
+def test_workers_go_to_the_one_zone_that_holds_them_beside_their_leader() -> None:
+    state = cluster(("a", "12"), ("a", "3"), ("b", "8"), ("b", "9"))
+    pods = [pod("leader", "4"), *(pod("worker", "3", near="leader") for _ in range(4))]
+
+    decision = decide(state.snapshot(), ask(state, pods))
+
+    assert isinstance(decision, Placed)
+    assert {each.node for each in decision.placements} == {"n2", "n3"}
+
+
+def test_first_of_pods_that_want_to_be_together_goes_where_all_fit() -> None:
+    state = cluster(("a", "9"), ("b", "6"), ("b", "6"))
+    pods = [pod("x", "3", near="x") for _ in range(4)]
+
+    decision = decide(state.snapshot(), ask(state, pods))
+
+    assert isinstance(decision, Placed)
+    assert {each.node for each in decision.placements} == {"n1", "n2"}
+
+
+def test_one_shape_that_fits_in_no_zone_together_is_refused_with_a_proof_that_names_the_rule() -> None:
+    state = cluster(("a", "9"), ("b", "9"))
+    pods = [pod("x", "3", near="x") for _ in range(4)]
+
+    decision = decide(state.snapshot(), ask(state, pods))
+
+    assert isinstance(decision, Infeasible)
+    assert f"affinity by {ZONE}" in decision.proof
+
+
+def test_pods_of_the_group_that_have_no_rules_are_seen_by_the_rules_of_later_ones() -> None:
+    state = cluster(("a", "4"), ("a", "4"), ("b", "1"))
+
+    decision = decide(state.snapshot(), ask(state, [pod("red", "2"), pod("blue", "2", apart="red")]))
+
+    assert isinstance(decision, Infeasible)
+
+
+def test_more_are_placed_than_needed_and_of_these_the_first() -> None:
+    state = cluster(("a", "4"), ("b", "2"))
+    pods = [pod("x", "2", even=True), pod("x", "2", even=True), pod("x", "2", even=True), pod("y", "2", apart="x")]
+
+    decision = decide(state.snapshot(), ask(state, pods, 1))
+
+    assert isinstance(decision, Placed)
+    assert [each.pod for each in decision.placements] == ["default/p0", "default/p1", "default/p2"]
+
+
+def test_proof_over_cases_is_checked_from_the_rules_and_a_changed_one_is_not_believed() -> None:
+    state = cluster(("a", "9"), ("b", "9"), ("c", "5"))
+    pods = [pod("x", "3", near="x") for _ in range(2)] + [pod("x", "2", near="x") for _ in range(2)]
+    request = ask(state, pods)
+    reduced = reduce(DEFAULT_PROFILE, state.snapshot(), demands_of(request.members))
+
+    solved = solve_cases(reduced.problem, reduced.rules, (), 4, 4, Budget(10**7), lambda uses: True)
+
+    assert isinstance(solved, SolvedCases)
+    assert isinstance(solved.proof, Alternative)
+    assert solved.most == 3
+    assert verified_cases(reduced.problem, reduced.rules, solved.case, solved.proof, 3)
+    assert not verified_cases(reduced.problem, reduced.rules, solved.case, solved.proof, 2)
+    assert not verified_cases(reduced.problem, reduced.rules, solved.case, solved.proof.first, 3)
+
+
+def test_spread_pods_come_to_the_emptiest_zone_next() -> None:
+    snapshot, request = request_of(planted_ruled(PLANTED_RULED[0], 24, 2, 1))
+    reduced = reduce(DEFAULT_PROFILE, snapshot, demands_of(request.members))
+    even = [rule for rule in reduced.between if isinstance(rule, Even)]
+    rows = [int((even[0].ids == domain).argmax()) for domain in range(4)]
+
+    order = in_order(even, {(0, row): 3 for row in rows})
+
+    assert order is not None
+    for step in range(0, 12, 4):
+        assert {even[0].ids[row] for _, row in order[step : step + 4]} == {0, 1, 2, 3}
+    assert in_order(even, {(0, rows[0]): 3, (0, rows[1]): 1}) is None
+
+
+def test_pods_that_exclude_each_other_have_no_order() -> None:
+    state = cluster(("a", "9"), ("a", "9"))
+    request = ask(state, [pod("red", "2"), pod("blue", "2", apart="red")])
+    rules = reduce(DEFAULT_PROFILE, state.snapshot(), demands_of(request.members)).between
+
+    assert [type(rule) for rule in rules] == [Apart]
+    assert in_order(rules, {(0, 0): 1, (1, 1): 1}) is None
+    assert in_order(rules, {(0, 0): 2}) == [(0, 0), (0, 0)]
+
+
+def test_judge_sees_that_spread_pods_can_not_come_in_any_order() -> None:
+    instance = planted_ruled(PLANTED_RULED[0], 12, 2, 3)
+    nodes = [at for at, node in enumerate(instance.nodes) if node.zone == "z1"]
+
+    assert violations(instance, {0: nodes[0], 1: nodes[0], 2: nodes[0]})
