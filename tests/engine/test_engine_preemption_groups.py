@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from muster.api.codec import Object
 from muster.api.selectors import LabelSelector, Operator, Requirement
+from muster.api.topology import Subgroups, TopologyTerms
 from muster.engine.decide import verdict
 from muster.engine.model import GroupRequest, Member
 from muster.engine.preemption.budgets import Budget, Budgets
@@ -17,6 +18,7 @@ from muster.engine.preemption.groups import CANNOT_HELP, NO_VICTIMS, GroupPreemp
 from muster.engine.preemption.model import Nomination, NoPlan, Plan, RunningPod, Unit
 from muster.engine.preemption.pods import NEVER, Cluster
 from muster.engine.state import ClusterState
+from muster.engine.topology_layout import Layout
 from muster.testing.builders import make_node, make_pod
 
 NOW_S = 1_000_000.0
@@ -102,7 +104,7 @@ def fits(cluster: Cluster, group: GroupPreemptor, victims: tuple[Unit, ...]) -> 
         lower = [unit for unit in cluster.units if unit.priority < group.priority]
         trial.remove(pod.key for unit in lower for pod in unit.pods if pod.leaving)
         trial.remove(pod.key for unit in victims for pod in unit.pods)
-        return verdict(trial, group.goal) is True
+        return verdict(trial, group.goal(None)) is True
 
 
 def cost(cluster: Cluster, victims: tuple[Unit, ...]) -> tuple[int, int, int, float, tuple[str, ...]]:
@@ -202,9 +204,35 @@ def test_room_kept_for_others_is_not_planned_with() -> None:
     assert [unit.key for unit in plan.victims] == ["b"]
 
 
+def in_racks(gang: GroupPreemptor, layout: Layout | None = None) -> GroupPreemptor:
+    return replace(gang, request=replace(gang.request, topology_key="rack", layout=layout))
+
+
+def test_a_pinned_domain_is_the_only_one() -> None:
+    scene = Scene(4, 4, 4, 4).run("a", 0, 3).run("b", 1, 3).run("c", 2, 4).run("d", 3, 1)
+    gang = scene.gang(4, 2)
+    plan = preempt_group(scene.cluster(), replace(gang, request=replace(in_racks(gang).request, topology_domain="r0")))
+    assert isinstance(plan, Plan)
+    assert [unit.key for unit in plan.victims] == ["a", "b"]
+
+
+def test_subgroups_of_a_preemptor_are_kept_together() -> None:
+    # Two pods of 2 fit beside each other in r0 without b, and in r1 without c and d; one here and one there would
+    # cost less, but a subgroup is not torn apart.
+    scene = Scene(2, 2, 2, 2).run("b", 0, 2).run("c", 2, 2).run("d", 3, 2, priority=5)
+    layout = Layout(TopologyTerms(subgroups=Subgroups(2, "rack")), (0, 1))
+    plain, gang = scene.gang(2, 2), scene.gang(2, 2)
+    torn = preempt_group(scene.cluster(), replace(plain, request=replace(plain.request, min_count=2)))
+    kept = preempt_group(scene.cluster(), replace(gang, request=replace(gang.request, layout=layout)))
+    assert isinstance(torn, Plan)
+    assert isinstance(kept, Plan)
+    assert [unit.key for unit in kept.victims] == ["b"]
+    assert {placement.node for placement in kept.placements} == {"n0", "n1"}
+
+
 def test_domains_are_compared_by_their_victims() -> None:
     scene = Scene(4, 4, 4, 4).run("a", 0, 3).run("b", 1, 3).run("c", 2, 4).run("d", 3, 1)
-    plan = preempt_group(scene.cluster(), scene.gang(4, 3), domains=[("n0", "n1"), ("n2", "n3")])
+    plan = preempt_group(scene.cluster(), in_racks(scene.gang(4, 3)))
     assert isinstance(plan, Plan)
     assert [unit.key for unit in plan.victims] == ["c"]
     assert {placement.node for placement in plan.placements} == {"n2", "n3"}

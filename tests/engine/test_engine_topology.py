@@ -157,3 +157,33 @@ def test_decisions_agree_with_brute_force_over_domains(
         assert len(decision.placements) == most
         assert len(racks_used(decision)) == 1
         assert "free" not in racks_used(decision)
+
+
+@pytest.mark.parametrize("key", ["kubernetes.io/hostname", RACK])
+def test_pods_that_must_be_in_one_domain_are_spread_over_what_it_has(key: str) -> None:
+    """Nodes outside of the domain do not count, as upstream has it: their emptiness would forbid a second pod."""
+    state = racks(a=[4, 4], b=[1, 1])
+    spread = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+    constraint = {**spread, "labelSelector": {"matchLabels": {"app": "x"}}}
+    pods = [make_pod(labels={"app": "x"}, gpu=1, spec={"topologySpreadConstraints": [constraint]}) for _ in range(4)]
+    members = tuple(Member(f"default/p{at}", state.shape_of(pod)) for at, pod in enumerate(pods))
+
+    decision = decide(state.snapshot(), GroupRequest("default/g", members, 4, topology_key=RACK))
+
+    assert racks_used(decision) == {"a"}
+    if key != RACK:
+        assert isinstance(decision, Placed)
+        assert sorted(placement.node for placement in decision.placements) == ["a-0", "a-0", "a-1", "a-1"]
+
+
+def test_affinity_and_its_opposite_look_beyond_the_domain() -> None:
+    """Pods elsewhere in the zone keep away those that must not be in it with them, wherever the group is bound to."""
+    state = racks(a=[4], b=[4])
+    state.add_pod("default/other", make_pod("other", labels={"app": "noisy"}, node="b-0"), "b-0")
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "noisy"}}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    member = Member("default/p", state.shape_of(make_pod(gpu=1, spec={"affinity": affinity})))
+
+    decision = decide(state.snapshot(), GroupRequest("default/g", (member,), 1, topology_key=RACK))
+
+    assert isinstance(decision, Infeasible)

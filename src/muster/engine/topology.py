@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from muster.engine.mixed import Demand, binding, demands_of
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Placed, Status, Undecided
 from muster.engine.nodes import NodeTable
 from muster.engine.plugins.node_resources_fit import NodeResourcesFit
+from muster.engine.plugins.pod_topology_spread import PodTopologySpread
 from muster.engine.plugins.scoring_strategy import (
     DEFAULT_WEIGHTS,
     NATIVE,
@@ -27,6 +30,9 @@ from muster.engine.plugins.scoring_strategy import (
 from muster.engine.profile import MAX_NODE_SCORE, Profile, limited_to, remembered
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 PLUGIN = "TopologyPlacementGenerator"
 """Upstream's name of what limits a group to a domain."""
@@ -152,9 +158,27 @@ def allowed_nodes(table: NodeTable, key: str, pinned: str | None) -> list[list[s
     return [names for value, names in zip(domains.values, nodes, strict=True) if pinned is None or value == pinned]
 
 
+@lru_cache(maxsize=4096)
 def limited(profile: Profile, key: str, value: str) -> Profile:
-    """The profile with all nodes outside of the domain closed."""
-    return replace(profile, filters=(Within(key, value), *profile.filters))
+    """The profile for pods that must be in the domain: all nodes outside are closed, and do not count in spreading."""
+    filters = tuple(each.within(key, value) if is_local(each) else each for each in profile.filters)
+    scores = tuple(
+        replace(each, plugin=each.plugin.within(key, value)) if is_local(each.plugin) else each
+        for each in profile.scores
+    )
+    return replace(profile, filters=(Within(key, value), *filters), scores=scores)
+
+
+class LocalPlugin(Protocol):
+    """A rule that is another one for pods that must be in a domain."""
+
+    def within(self, key: str, value: str) -> PodTopologySpread:
+        """The rule for them."""
+
+
+def is_local(plugin: object) -> TypeIs[LocalPlugin]:
+    """Whether a plugin is a LocalPlugin; see `muster.engine.profile.looks_first`."""
+    return hasattr(plugin, "within")
 
 
 def decide_in_one_domain(

@@ -115,10 +115,11 @@ def _at_level(
         for domain, most in zip(choice.domains.tolist(), choice.most.tolist(), strict=True)
         if most >= needed
     ]
+    required = () if request.topology_key is None else (request.topology_key,)
     share = limit if len(hopeful) == 1 else max(1, limit // _SHARES)
 
     def place(domain: int, budget: int) -> Decision:
-        here = partition.limited(profile, domain)
+        here = partition.limited(profile, domain, required)
         if not layout.has_units:
             return inside(here, snapshot, request, budget)
         return place_units(here, snapshot, request, layout, partition, budget, inside)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from muster.engine.arrays import Ints
 from muster.engine.nodes import NodeTable
 from muster.engine.profile import Profile, remembered
-from muster.engine.topology import Within
+from muster.engine.topology import Within, limited
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,17 @@ class Partition:
         sums: Ints = np.add.reduceat(ordered, self.starts, axis=-1)
         return sums
 
-    def rules(self, domain: int) -> tuple[Within, ...]:
-        """The rules that keep pods in a domain."""
-        return tuple(Within(key, value) for key, value in zip(self.keys, self.values[domain], strict=True))
+    def limited(self, profile: Profile, domain: int, required: Collection[str]) -> Profile:
+        """The profile with all nodes outside of the domain closed. `required`: labels of which it must be one domain.
 
-    def limited(self, profile: Profile, domain: int) -> Profile:
-        """The profile with all nodes outside of the domain closed."""
-        return replace(profile, filters=(*self.rules(domain), *profile.filters)) if self.keys else profile
+        By the others a domain is only preferred: rules about pods elsewhere go on to see all nodes.
+        """
+        for key, value in zip(self.keys, self.values[domain], strict=True):
+            if key in required:
+                profile = limited(profile, key, value)
+            else:
+                profile = replace(profile, filters=(Within(key, value), *profile.filters))
+        return profile
 
     def counted(self, rows: Sequence[int]) -> Ints:
         """int64[D]: how many of the rows (with repetition) are in each domain."""

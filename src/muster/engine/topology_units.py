@@ -224,7 +224,8 @@ class _Work:
     def _fits(self, domain: int, units: Sequence[Unit]) -> bool:
         """Places all members of the units in the domain, or none."""
         members = tuple(member for unit in units for member in unit.members)
-        profile = self.inner.limited(self.profile, domain)
+        subgroups = self.layout.terms.subgroups
+        profile = self.inner.limited(self.profile, domain, () if subgroups is None else (subgroups.key,))
         self.spent += 1
         budget = max(1, self.limit // 4)
         decision = self.inside(profile, self.trial, GroupRequest(members[0].key, members, len(members)), budget)

@@ -27,7 +27,6 @@ from muster.engine.preemption.pods import WAITS, Candidate, Cluster, PodPreempto
 from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
-from muster.engine.topology import allowed_nodes
 from muster.engine.upstream.model import Choices, Release
 from muster.engine.upstream.preemption import one_by_one
 from muster.scheduler.cache import SchedulerCache
@@ -200,13 +199,10 @@ class Preemptions:
             if self._release == "1.36":
                 cluster = replace(cluster, units=one_by_one(cluster.units))
             return preempt_pod(cluster, pod, choose=partial(self._choose, member.key))
-        layout = None if question.topology is None else question.topology.layout
-        request = GroupRequest(question.entity, question.members, question.need, layout=layout)
+        request = GroupRequest(question.entity, question.members, question.need)
+        request = request if question.topology is None else question.topology.bind(request)
         group = GroupPreemptor(request, question.priority, question.may_preempt)
-        domains = None
-        if question.topology is not None and question.topology.key is not None:
-            domains = allowed_nodes(cluster.snapshot.table, question.topology.key, question.topology.pinned)
-        return preempt_group(cluster, group, time_limit_s=self._time_limit_s, domains=domains)
+        return preempt_group(cluster, group, time_limit_s=self._time_limit_s)
 
     def _choose(self, pod: str, candidates: Sequence[Candidate]) -> Candidate:
         """One of equally good nodes."""

@@ -15,6 +15,7 @@ from time import perf_counter
 from muster.api.codec import Object, Objects
 from muster.engine.mixed import demands_of
 from muster.engine.model import GroupRequest, Member
+from muster.engine.nodes import RACK_LABEL
 from muster.engine.preemption.baseline import evict_all_then_reprieve
 from muster.engine.preemption.groups import GroupPreemptor, preempt_group
 from muster.engine.preemption.model import Plan, RunningPod, Unit
@@ -57,11 +58,11 @@ def run(progress: Callable[[str], None]) -> Objects:
 def _row(scenes: list[Scene], nodes: int, groups: int, levels: int, gang: int, racks: bool) -> Object:
     taken_ms, plans, baseline_ms, others = [], list[Plan](), [], []
     for scene in scenes:
-        group = _gang(scene.state, gang)
+        group = _gang(scene.state, gang, RACK_LABEL if racks else None)
         cluster = Cluster(scene.state.snapshot(), scene.units, _NOW_S)
         domains = scene.racks if racks else None
         start = perf_counter()
-        plan = preempt_group(cluster, group, domains=domains)
+        plan = preempt_group(cluster, group)
         taken_ms.append(1000 * (perf_counter() - start))
         start = perf_counter()
         baseline = evict_all_then_reprieve(cluster, group, domains=domains)
@@ -93,8 +94,8 @@ def full_cluster(nodes: int, groups: int, levels: int, seed: int) -> Scene:
     random = Random(seed)
     state = ClusterState()
     names = [f"node-{at:05d}" for at in range(nodes)]
-    for name in names:
-        state.set_node(_node(name))
+    for at, name in enumerate(names):
+        state.set_node(_node(name, f"rack-{at // _RACK:04d}"))
     free = [_CORES] * nodes
     average = max(1, nodes * _CORES // groups)
     units, at = [], 0
@@ -129,16 +130,16 @@ def _next_with_room(free: list[int], start: int, size: int) -> int:
     return -1
 
 
-def _gang(state: ClusterState, size: int) -> GroupPreemptor:
+def _gang(state: ClusterState, size: int, key: str | None) -> GroupPreemptor:
     shape = state.shape_of(_pod(16))
     members = tuple(Member(f"default/gang-{at}", shape) for at in range(size))
     assert len(demands_of(members)) == 1
-    return GroupPreemptor(GroupRequest("default/gang", members, size), _PRIORITY)
+    return GroupPreemptor(GroupRequest("default/gang", members, size, topology_key=key), _PRIORITY)
 
 
-def _node(name: str) -> Object:
+def _node(name: str, rack: str) -> Object:
     allocatable = {"cpu": str(_CORES), "memory": "512Gi", "pods": "110"}
-    labels = {"kubernetes.io/hostname": name}
+    labels = {"kubernetes.io/hostname": name, RACK_LABEL: rack}
     return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {"allocatable": allocatable}}
 
 

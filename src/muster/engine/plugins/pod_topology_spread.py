@@ -43,10 +43,17 @@ class PodTopologySpread:
     """Upstream `podtopologyspread/{filtering,scoring,common}.go`.
 
     `defaults`: constraints of pods without any of their own; None: the system's, without whose keys nodes count too.
+    `inside`: labels with the values that nodes must have to count. Pods that must be in a topology domain are spread
+    over what it has, as upstream does it, where nodes outside do not exist meanwhile.
     """
 
     defaults: tuple[SpreadConstraint, ...] | None = None
     name: str = "PodTopologySpread"
+    inside: tuple[tuple[str, str], ...] = ()
+
+    def within(self, key: str, value: str) -> PodTopologySpread:
+        """The rule for pods that must be in this domain."""
+        return replace(self, inside=(*self.inside, (key, value)))
 
     def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """Any number where one more pod leaves all hard constraints satisfied."""
@@ -83,7 +90,16 @@ class PodTopologySpread:
         rules = self._rules(shape, snapshot)
         if not rules:
             return None
-        return Spread(shape, snapshot, rules, require_all=bool(shape.spread) or self.defaults is not None)
+        require_all = bool(shape.spread) or self.defaults is not None
+        return Spread(shape, snapshot, rules, self._open(snapshot), require_all=require_all)
+
+    def _open(self, snapshot: Snapshot) -> Bools:
+        """bool[N]: the nodes that count at all."""
+        mask = np.ones(len(snapshot), dtype=np.bool_)
+        for key, value in self.inside:
+            column = snapshot.table.column(key)
+            mask &= column.ids == column.values.get(value, -2)
+        return mask
 
     def between(self, shapes: Sequence[Shape], snapshot: Snapshot) -> list[Between]:
         """One rule for all shapes that have the same hard constraint and see the same domains."""
@@ -125,11 +141,13 @@ class PodTopologySpread:
 class Spread:
     """The constraints of one shape over a snapshot, and how many pods each domain has of those that they count."""
 
-    def __init__(self, shape: Shape, snapshot: Snapshot, rules: Sequence[SpreadRule], *, require_all: bool) -> None:
+    def __init__(
+        self, shape: Shape, snapshot: Snapshot, rules: Sequence[SpreadRule], open_: Bools, *, require_all: bool
+    ) -> None:
         hard = [rule for rule in rules if rule.constraint.hard]
         soft = [rule for rule in rules if not rule.constraint.hard]
-        self.hard = _domains_of(shape, snapshot, hard, require_all=True)
-        self.soft = _domains_of(shape, snapshot, soft, require_all=require_all)
+        self.hard = _domains_of(shape, snapshot, hard, open_, require_all=True)
+        self.soft = _domains_of(shape, snapshot, soft, open_, require_all=require_all)
         self._size = len(snapshot)
         self._require_all = require_all
         self._soft = SoftSpread(self.soft, len(snapshot), require_all) if soft else None
@@ -336,11 +354,11 @@ def counted_pods(snapshot: Snapshot, shape: Shape, selector: LabelSelector) -> I
 
 
 def _domains_of(
-    shape: Shape, snapshot: Snapshot, rules: Sequence[SpreadRule], *, require_all: bool
+    shape: Shape, snapshot: Snapshot, rules: Sequence[SpreadRule], open_: Bools, *, require_all: bool
 ) -> tuple[Domains, ...]:
     """The domains of each rule; pods of nodes that lack one of the labels do not count if all are required."""
     table = snapshot.table
-    complete = np.ones(len(snapshot), dtype=np.bool_)
+    complete = open_.copy()
     if require_all:
         for rule in rules:
             complete &= table.column(rule.constraint.topology_key).ids >= 0

@@ -24,6 +24,7 @@ from muster.engine.preemption.pods import NEVER, Cluster
 from muster.engine.preemption.problem import Problem, build, remove_all
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial
+from muster.engine.topology import domains_of
 
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 CANNOT_HELP = "the group does not fit even without all pods of lower priority"
@@ -48,10 +49,17 @@ class GroupPreemptor:
         """How many of the pending members must fit."""
         return max(1, self.request.min_count - self.request.scheduled)
 
-    @property
-    def goal(self) -> GroupRequest:
-        """The request without scheduled members: `need` of the pending ones, wherever they are."""
-        return replace(self.request, min_count=self.need, scheduled=0, topology_key=None)
+    def goal(self, domain: str | None) -> GroupRequest:
+        """The request without scheduled members: `need` of the pending ones, in that domain of its topology key."""
+        return replace(self.request, min_count=self.need, scheduled=0, topology_domain=domain)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Where the group may go as a whole: `nodes` bool[N], None for all; `domain`: the value of its topology key."""
+
+    nodes: Bools | None = None
+    domain: str | None = None
 
 
 def preempt_group(
@@ -60,9 +68,8 @@ def preempt_group(
     *,
     nodes: int = DEFAULT_NODES,
     time_limit_s: float | None = None,
-    domains: Sequence[Sequence[str]] | None = None,
 ) -> Plan | NoPlan:
-    """The least disruptive plan. `domains`: sets of node names of which one must hold all; None: the whole cluster.
+    """The least disruptive plan; for a group with a topology key, of all its domains.
 
     Compared are: evictions beyond budgets, the highest priority of a victim, evicted pods, run time lost, victims that
     could run elsewhere, names. `nodes` limits the exact search; a plan that is not proved least says so.
@@ -73,7 +80,7 @@ def preempt_group(
     if not lower:
         return NoPlan(NO_VICTIMS)
     with _base(cluster, group, lower) as base:
-        return _Planner(cluster, group, base, lower, Effort(nodes, time_limit_s)).plan(domains)
+        return _Planner(cluster, group, base, lower, Effort(nodes, time_limit_s)).plan()
 
 
 @contextmanager
@@ -115,10 +122,10 @@ class _Planner:
         layout = self.group.request.layout
         return layout is not None and layout.has_units
 
-    def plan(self, domains: Sequence[Sequence[str]] | None) -> Plan | NoPlan:
-        everything = self._views(domains)
-        for nodes in everything:
-            placements = self._placed((), nodes) if self._may_fit(self.base, nodes) else ()
+    def plan(self) -> Plan | NoPlan:
+        everything = self._views()
+        for view in everything:
+            placements = self._placed((), view) if self._may_fit(self.base, view) else ()
             if placements:
                 return self._as_plan(placements, (), proved=True, fewest=0)
         candidates = [unit for unit in self.lower if unit.evicted]
@@ -126,7 +133,7 @@ class _Planner:
             return NoPlan(NO_VICTIMS)
         with self.base.trial() as gone:
             remove_all(gone, candidates)
-            hopeful = [nodes for nodes in everything if self._may_fit(gone, nodes)]
+            hopeful = [view for view in everything if self._may_fit(gone, view)]
             if not hopeful:
                 return NoPlan(CANNOT_HELP)
             if self.is_coupled or self._is_laid_out:
@@ -146,36 +153,35 @@ class _Planner:
 
     # -- where
 
-    def _views(self, domains: Sequence[Sequence[str]] | None) -> list[Bools | None]:
-        """Sets of nodes (bool[N]) to try; None stands for all."""
-        if domains is None:
-            return [None]
-        index, views = self.base.table.index, []
-        for names in domains:
-            mask = np.zeros(len(self.base), dtype=np.bool_)
-            mask[[index[name] for name in names if name in index]] = True
-            views.append(mask)
-        return list(views)
+    def _views(self) -> list[View]:
+        """Where to try, the whole cluster or domain by domain."""
+        request, table = self.group.request, self.base.table
+        if request.topology_key is None:
+            return [View()]
+        domains = domains_of(table, request.topology_key)
+        views = []
+        for value, rows in zip(domains.values, np.split(domains.rows, domains.starts[1:]), strict=True):
+            if request.topology_domain is None or value == request.topology_domain:
+                mask = np.zeros(len(table), dtype=np.bool_)
+                mask[rows] = True
+                views.append(View(mask, value))
+        return views
 
-    def _view(self, trial: Snapshot, nodes: Bools | None) -> Snapshot:
-        if nodes is None:
-            return trial
-        records = trial.table.records
-        return trial.with_nodes(records[row] for row in np.flatnonzero(nodes).tolist())
-
-    def _may_fit(self, trial: Snapshot, nodes: Bools | None) -> bool:
-        """Whether the group fits on these nodes, or may fit; False is certain."""
+    def _may_fit(self, trial: Snapshot, view: View) -> bool:
+        """Whether the group fits there, or may fit; False is certain."""
         if len(self.demands) == 1 and not self.is_coupled:
             counts = self.cluster.profile.count(self.demands[0].shape, trial)
-            return int((counts if nodes is None else counts[nodes]).sum()) >= self.group.need
-        return verdict(self._view(trial, nodes), self.group.goal, profile=self.cluster.profile) is not False
+            return int((counts if view.nodes is None else counts[view.nodes]).sum()) >= self.group.need
+        return verdict(trial, self.group.goal(view.domain), profile=self.cluster.profile) is not False
 
     # -- the least set
 
-    def _best_of(self, whole: Problem, views: Sequence[Bools | None]) -> Plan | None:
+    def _best_of(self, whole: Problem, views: Sequence[View]) -> Plan | None:
         """The plan of the domain whose victims are least; domains that cannot be better are left out."""
         fits: Bools = np.any(whole.caps, axis=1)
-        problems = [(nodes, whole.within(fits if nodes is None else np.logical_and(fits, nodes))) for nodes in views]
+        problems = [
+            (view, whole.within(fits if view.nodes is None else np.logical_and(fits, view.nodes))) for view in views
+        ]
         bounds = [(problem.lowest_level(), problem.fewest_pods()) for _, problem in problems]
         order = sorted((level, pods, place) for place, (level, pods) in enumerate(bounds) if level is not None)
         best: tuple[Cost, Plan] | None = None
@@ -186,8 +192,8 @@ class _Planner:
             if number >= _MOST_DOMAINS:
                 proved = False
                 break
-            nodes, problem = problems[place]
-            found = self._checked(problem, nodes, None if best is None else best[0])
+            view, problem = problems[place]
+            found = self._checked(problem, view, None if best is None else best[0])
             if found is None:
                 continue
             if best is None or (found[0], found[1].evicted) < (best[0], best[1].evicted):
@@ -196,7 +202,7 @@ class _Planner:
             return None
         return best[1] if proved else replace(best[1], proved=False)
 
-    def _checked(self, problem: Problem, nodes: Bools | None, limit: Cost | None) -> tuple[Cost, Plan] | None:
+    def _checked(self, problem: Problem, view: View, limit: Cost | None) -> tuple[Cost, Plan] | None:
         """The least set after whose eviction the engine places the group; None if none costs at most `limit`."""
         search = Search(problem, self.effort, lambda: self._elsewhere(problem), limit)
         for _ in range(_MOST_CHECKS):
@@ -204,18 +210,18 @@ class _Planner:
             if found is None:
                 return None
             victims = [unit for unit, out in zip(problem.units, found.chosen.tolist(), strict=True) if out]
-            placements = self._placed(victims, nodes) or self._as_counted(victims, problem, found)
+            placements = self._placed(victims, view) or self._as_counted(victims, problem, found)
             if placements:
                 plan = self._as_plan(placements, victims, proved=found.proved, fewest=found.fewest_pods)
                 return problem.cost(found.chosen), plan
             search.excluded.append(found.chosen)
         return None
 
-    def _placed(self, victims: Sequence[Unit], nodes: Bools | None) -> tuple[Placement, ...]:
+    def _placed(self, victims: Sequence[Unit], view: View) -> tuple[Placement, ...]:
         """Where `decide` puts the members once the victims are gone; empty if it does not."""
         with self.base.trial() as trial:
             trial.remove(_keys(victims))
-            decision = decide(self._view(trial, nodes), self.group.goal, profile=self.cluster.profile)
+            decision = decide(trial, self.group.goal(view.domain), profile=self.cluster.profile)
         return decision.placements if isinstance(decision, Placed) else ()
 
     def _as_counted(self, victims: Sequence[Unit], problem: Problem, found: Victims) -> tuple[Placement, ...]:
@@ -254,7 +260,7 @@ class _Planner:
 
     # -- rules that cannot be modelled
 
-    def _by_reprieve(self, candidates: Sequence[Unit], views: Sequence[Bools | None]) -> Plan | NoPlan:
+    def _by_reprieve(self, candidates: Sequence[Unit], views: Sequence[View]) -> Plan | NoPlan:
         """All candidates go, then each comes back that need not: those that violate a budget first, then the important.
 
         For rules that couple nodes, where the group may even need a victim to stay.
@@ -264,14 +270,14 @@ class _Planner:
         ordered = [unit for unit in ordered if unit.key in violating] + [
             unit for unit in ordered if unit.key not in violating
         ]
-        for nodes in views:
-            victims = self._spared(ordered, nodes)
-            placements = self._placed(victims, nodes)
+        for view in views:
+            victims = self._spared(ordered, view)
+            placements = self._placed(victims, view)
             if placements:
                 return self._as_plan(placements, victims, proved=False, fewest=1)
         return NoPlan(CANNOT_HELP)
 
-    def _spared(self, ordered: Sequence[Unit], nodes: Bools | None) -> list[Unit]:
+    def _spared(self, ordered: Sequence[Unit], view: View) -> list[Unit]:
         """The units that cannot stay, trying to keep ever smaller runs of neighbours at once."""
         out = {unit.key: unit for unit in ordered}
         runs = [list(ordered)]
@@ -279,7 +285,7 @@ class _Planner:
             run = runs.pop(0)
             for unit in run:
                 out.pop(unit.key)
-            if self._fits(list(out.values()), nodes):
+            if self._fits(list(out.values()), view):
                 continue
             out.update((unit.key, unit) for unit in run)
             if len(run) > 1:
@@ -287,10 +293,10 @@ class _Planner:
                 runs[:0] = [run[:middle], run[middle:]]
         return [unit for unit in ordered if unit.key in out]
 
-    def _fits(self, victims: Sequence[Unit], nodes: Bools | None) -> bool:
+    def _fits(self, victims: Sequence[Unit], view: View) -> bool:
         with self.base.trial() as trial:
             trial.remove(_keys(victims))
-            return verdict(self._view(trial, nodes), self.group.goal, profile=self.cluster.profile) is True
+            return verdict(trial, self.group.goal(view.domain), profile=self.cluster.profile) is True
 
 
 def _keys(units: Sequence[Unit]) -> list[str]:
