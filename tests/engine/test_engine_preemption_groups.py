@@ -158,11 +158,11 @@ def scenes(draw: st.DrawFn) -> tuple[Scene, GroupPreemptor]:
     return scene, scene.gang(*cpus, need=draw(st.integers(1, len(cpus))), ports=ports)
 
 
-@settings(max_examples=120, deadline=None)
-@given(scenes())
-def test_plan_is_the_least_of_all_sets(drawn: tuple[Scene, GroupPreemptor]) -> None:
+@settings(max_examples=160, deadline=None)
+@given(scenes(), st.booleans())
+def test_plan_is_the_least_of_all_sets(drawn: tuple[Scene, GroupPreemptor], in_rack: bool) -> None:
     scene, group = drawn
-    cluster = scene.cluster()
+    cluster, group = scene.cluster(), in_racks(group) if in_rack else group
     want = by_brute_force(cluster, group)
     plan = preempt_group(cluster, group)
     if want is None:

@@ -18,6 +18,7 @@ from muster.clock import RealClock
 from muster.scheduler.apart import Apart
 from muster.scheduler.core import SchedulerCore
 from muster.scheduler.options import SchedulerOptions
+from muster.scheduler.preempt_apart import Planning
 from muster.scheduler.queue import Place
 from muster.scheduler.service import Scheduler
 from muster.testing import make_group, make_node, make_pod
@@ -47,24 +48,28 @@ class World:
             self.core.cache.apply_pod_groups(added(group))
         self.core.cache.apply_pods(added(*pods))
 
-    def decide(self) -> list[Apart]:
+    def decide(self) -> list[Apart | Planning]:
         """Everything that is decided on the loop; what is not."""
         self.now += 20.0
         self.core.settle(self.now)
-        apart: list[Apart] = []
+        apart: list[Apart | Planning] = []
         while self.core.queue.has_ready:
             for verdict in self.core.decide(self.now):
                 self.placed.update((each.pod, each.node) for each in verdict.placements)
             apart += self.core.take_apart()
         return apart
 
-    def conclude(self, apart: Apart) -> None:
+    def conclude(self, apart: Apart | Planning) -> list[str]:
+        """The pods that are evicted."""
         self.core.settle(self.now)
+        victims: list[str] = []
         for verdict in self.core.conclude(apart, apart.compute(), self.now):
             self.placed.update((each.pod, each.node) for each in verdict.placements)
+            victims += [victim.record.key for victim in verdict.victims]
+        return victims
 
 
-def world_with_a_question(*nodes: Object, large: int = 2) -> tuple[World, Apart]:
+def world_with_a_question(*nodes: Object, large: int = 2) -> tuple[World, Apart | Planning]:
     world = World(*nodes)
     group, pods = mixed("a", large=large)
     world.create(*pods, group=group)
@@ -146,6 +151,62 @@ def test_groups_of_one_shape_are_decided_on_the_loop() -> None:
     )
     assert world.decide() == []
     assert len(world.placed) == 2
+
+
+# Plans of preemption
+
+
+def running(name: str, node: str, cpu: str = "2") -> Object:
+    return make_pod(name, node=node, cpu=cpu, priority=0)
+
+
+def world_with_a_plan(*pods: Object) -> tuple[World, Planning]:
+    """Two full nodes, and a gang of priority 10 that wants one of them; its plan is not made yet."""
+    world = World(make_node("n0", cpu="2"), make_node("n1", cpu="2"))
+    world.create(*(pods or (running("r0", "n0"), running("r1", "n1"))))
+    gang = [make_pod(f"a-{at}", group="a", cpu="1", priority=10) for at in range(2)]
+    world.create(*gang, group=make_group("a", min_count=2))
+    (planning,) = world.decide()
+    assert isinstance(planning, Planning)
+    return world, planning
+
+
+def test_a_plan_is_made_beside_the_loop_and_carried_out() -> None:
+    world, planning = world_with_a_plan()
+    world.create(make_pod("cheap", cpu="0"))
+    assert world.decide() == []
+    assert list(world.placed) == ["default/cheap"]
+    assert world.conclude(planning) == ["default/r0"]
+    assert "group:default/a" in world.core.preemptions
+    assert world.decide() == []  # it waits for its victim, and nobody else goes for it
+
+
+@pytest.mark.parametrize("change", ["the victim is gone", "room came up", "a member is gone"])
+def test_a_plan_that_came_too_late_is_made_anew_on_the_loop(change: str) -> None:
+    world, planning = world_with_a_plan()
+    found = planning.compute()
+    if change == "the victim is gone":
+        world.core.cache.apply_pods([Change("DELETED", running("r0", "n0"), None)])
+    elif change == "room came up":
+        world.core.cache.apply_nodes(added(make_node("n2", cpu="2")))
+    else:
+        world.core.cache.apply_pods([Change("DELETED", world.core.cache.pods["default/a-1"].pod, None)])
+    world.core.settle(world.now)
+
+    victims = [each for verdict in world.core.conclude(planning, found, world.now) for each in verdict.victims]
+
+    assert victims == []
+    assert world.decide() == []  # planned on the loop: it cannot come too late again
+    assert len(world.placed) == (0 if change == "a member is gone" else 2)
+
+
+def test_no_plan_that_is_out_of_date_is_looked_for_again() -> None:
+    world, planning = world_with_a_plan(running("r0", "n0", "1"), make_pod("r1", node="n1", cpu="2", priority=99))
+    world.core.cache.apply_nodes(added(make_node("n2", cpu="2")))
+    world.core.settle(world.now)
+    assert world.conclude(planning) == []
+    world.decide()
+    assert sorted(world.placed) == ["default/a-0", "default/a-1"]
 
 
 def test_a_live_scheduler_binds_what_a_thread_decided() -> None:

@@ -78,10 +78,14 @@ def cluster_options(behaviour: Behaviour) -> ClusterOptions:
     return options
 
 
+PLAN_LIMIT_S = 2.0
+"""The longest search for victims of a live scheduler."""
+
+
 def live_options(behaviour: Behaviour) -> ClusterOptions:
     """Those of a cluster in real time: decisions that take long do not hold up the rest. Raises `BadInput`."""
     options = cluster_options(behaviour)
-    return replace(options, scheduler=replace(options.scheduler, decide_in_thread=True))
+    return replace(options, scheduler=replace(options.scheduler, decide_in_thread=True, plan_limit_s=PLAN_LIMIT_S))
 
 
 def _names(entries: Iterable[str]) -> list[str]:

@@ -18,6 +18,7 @@ from cyclopts import Group, Parameter
 from muster.cli.errors import BadInput
 from muster.cli.inputs import read_duration, read_scheduler_options
 from muster.cli.logs import configure_logging
+from muster.cli.options import PLAN_LIMIT_S
 from muster.client.connection import Connection, KubeconfigError, in_cluster
 from muster.client.kubeconfig import default_paths, read_kubeconfig, read_kubeconfigs
 from muster.scheduler.election import LeaseTerms
@@ -227,6 +228,7 @@ def _options(
             event_source=min(wanted),
             repair_after_s=repair_after_s,
             decide_in_thread=True,
+            plan_limit_s=PLAN_LIMIT_S,
         )
     except UnsupportedOption as error:
         raise BadInput(f"--placement: {error}") from error

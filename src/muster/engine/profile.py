@@ -218,11 +218,26 @@ class Weighted:
 
 
 @dataclass(frozen=True, slots=True)
+class PreemptionArguments:
+    """DefaultPreemptionArgs."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+
+DEFAULT_PREEMPTION = PreemptionArguments()
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
-    """The rules of one scheduler name. `filters` in the order in which the first failure is reported."""
+    """The rules of one scheduler name. `filters` in the order in which the first failure is reported.
+
+    `preemption` None: nobody is evicted for pods of this profile (DefaultPreemption is disabled).
+    """
 
     filters: tuple[FilterPlugin, ...]
     scores: tuple[Weighted, ...]
+    preemption: PreemptionArguments | None = DEFAULT_PREEMPTION
 
     def count(self, shape: Shape, snapshot: Snapshot) -> Ints:
         """int64[N], read-only: how many more pods of this shape fit on each node by all rules."""

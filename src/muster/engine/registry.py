@@ -30,7 +30,15 @@ from muster.engine.plugins.unsupported import Unsupported
 from muster.engine.plugins.volume_binding import VolumeBinding
 from muster.engine.plugins.volume_restrictions import VolumeRestrictions
 from muster.engine.plugins.volume_zone import VolumeZone
-from muster.engine.profile import CoupledPlugin, FilterPlugin, Profile, ScorePlugin, Weighted
+from muster.engine.profile import (
+    DEFAULT_PREEMPTION,
+    CoupledPlugin,
+    FilterPlugin,
+    PreemptionArguments,
+    Profile,
+    ScorePlugin,
+    Weighted,
+)
 from muster.engine.shape import NodeRules
 from muster.engine.spreading import SpreadConstraint
 
@@ -76,14 +84,6 @@ class InterPodArguments:
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptionArguments:
-    """DefaultPreemptionArgs."""
-
-    min_candidate_nodes_percentage: int = 10
-    min_candidate_nodes_absolute: int = 100
-
-
-@dataclass(frozen=True, slots=True)
 class VolumeBindingArguments:
     """VolumeBindingArgs."""
 
@@ -107,7 +107,7 @@ class PluginArguments:
     added_affinity: NodeRules = NO_RULES
     spread: SpreadArguments = SpreadArguments()
     inter_pod: InterPodArguments = InterPodArguments()
-    preemption: PreemptionArguments = PreemptionArguments()
+    preemption: PreemptionArguments = DEFAULT_PREEMPTION
     volume_binding: VolumeBindingArguments = VolumeBindingArguments()
     dynamic_resources: DynamicResourcesArguments = DynamicResourcesArguments()
 

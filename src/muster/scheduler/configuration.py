@@ -7,7 +7,7 @@ Source of the rules: kube-scheduler `apis/config/{v1,validation}`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.api.codec import JSON
 from muster.engine.profile import Profile
@@ -80,9 +80,10 @@ def _profile(entry: Fields, default_name: str) -> ProfileConfiguration:
     entry.integer(_PERCENTAGE, 0, 0, 100)
     plugins, arguments = read_plugins(entry), read_arguments(entry)
     entry.finish()
-    return ProfileConfiguration(
-        name, build_profile(plugins.points["filter"], plugins.scores, arguments), plugins, arguments
-    )
+    profile = build_profile(plugins.points["filter"], plugins.scores, arguments)
+    evicts = "DefaultPreemption" in plugins.points["postFilter"]
+    profile = replace(profile, preemption=arguments.preemption if evicts else None)
+    return ProfileConfiguration(name, profile, plugins, arguments)
 
 
 def _backoff(fields: Fields) -> Backoff:

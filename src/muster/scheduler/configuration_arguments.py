@@ -17,12 +17,12 @@ from muster.engine.plugins.scoring_strategy import (
     RequestedToCapacityRatio,
     ScoringStrategy,
 )
+from muster.engine.profile import PreemptionArguments
 from muster.engine.registry import (
     DynamicResourcesArguments,
     FitArguments,
     InterPodArguments,
     PluginArguments,
-    PreemptionArguments,
     SpreadArguments,
     VolumeBindingArguments,
 )

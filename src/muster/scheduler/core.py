@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from muster.engine.axis import PODS
-from muster.engine.model import Decision, Member, Placement
+from muster.engine.model import Decision, Member, Placed, Placement
 from muster.engine.preemption.model import NoPlan, Plan
 from muster.engine.topology import DomainError
 from muster.scheduler.answers import Answers
@@ -41,6 +41,7 @@ from muster.scheduler.greedy import GreedyGroups
 from muster.scheduler.members import PodRecord
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.preempt import Preemptions, Question, Victim
+from muster.scheduler.preempt_apart import Planning
 from muster.scheduler.queue import Place, SchedulingQueue
 from muster.scheduler.requeue import wake_for_nodes, wake_for_objects, wake_for_pods
 from muster.scheduler.tree import Branch, leaves_of
@@ -70,9 +71,11 @@ class SchedulerCore:
     """Of those, the ones for which nobody can be evicted."""
     _batch: int = 1
     _generation: int = 0
-    _apart: list[Apart] = field(default_factory=list)
+    _apart: list[Apart | Planning] = field(default_factory=list)
     _retried: set[str] = field(default_factory=set)
     """Entities whose answer came too late: they are decided on the loop."""
+    _replanned: set[str] = field(default_factory=set)
+    """Entities whose plan came too late: theirs is made on the loop."""
 
     def __post_init__(self) -> None:
         self.cache = SchedulerCache(self.options.scheduler_names, pod_by_pod=self.options.pod_by_pod)
@@ -143,17 +146,25 @@ class SchedulerCore:
         self._batch = self.options.passes if left else min(2 * self._batch, self.options.batch)
         return result
 
-    def take_apart(self) -> list[Apart]:
+    def take_apart(self) -> list[Apart | Planning]:
         """The questions that are to be decided beside the loop and given to `conclude`."""
         taken, self._apart = self._apart, []
         return taken
 
-    def conclude(self, apart: Apart, answer: Answer | Exception, now: float) -> list[Verdict]:
+    def conclude(
+        self, apart: Apart | Planning, answer: Answer | Plan | NoPlan | Exception, now: float
+    ) -> list[Verdict]:
         """Carry an answer out that was found beside the loop, if it still means something."""
-        apart.end()
-        ask, entity = apart.ask, apart.ask.entity
+        entity = apart.question.entity if isinstance(apart, Planning) else apart.ask.entity
         waiting = self.queue.entity(entity)
-        if waiting is None or waiting.place is not Place.IN_FLIGHT:
+        is_waiting = waiting is not None and waiting.place is Place.IN_FLIGHT
+        if isinstance(apart, Planning):
+            assert isinstance(answer, Plan | NoPlan | Exception), "plans are asked for plans"
+            return self._conclude_plan(apart, answer, now) if is_waiting else []
+        assert not isinstance(answer, Plan | NoPlan), "decisions are asked for decisions"
+        apart.end()
+        ask = apart.ask
+        if not is_waiting:
             return []
         if not self.answers.is_current(apart, answer, self._generation):
             self._retried.add(entity)
@@ -319,8 +330,10 @@ class SchedulerCore:
             self._refused[signature] = refusal(decision)
         carried = []
         for verdict in result:
-            carried.append(self._with_preemption(verdict, verdict.ask.members, now))
-            self._carry_out(carried[-1], now)
+            whole = self._with_preemption(verdict, (verdict,), verdict.ask.members, now)
+            if whole is not None:
+                carried.append(whole)
+                self._carry_out(whole, now)
         return carried
 
     def _decide_greedily(self, ask: Ask, greedy: GreedyGroups, now: float) -> list[Verdict]:
@@ -366,23 +379,48 @@ class SchedulerCore:
             rejection = result[0].rejection
         placements = tuple(placement for verdict in result for placement in verdict.placements)
         needed = tuple(member for leaf in leaves_of(tree) for member in leaf.need)
-        whole = self._with_preemption(Verdict(ask, placements, rejection), needed, now)
+        whole = self._with_preemption(Verdict(ask, placements, rejection), tuple(result), needed, now)
+        return [] if whole is None else self._carry_out_tree(whole, result, now)
+
+    def _carry_out_tree(self, whole: Verdict, told: list[Verdict], now: float) -> list[Verdict]:
         self._carry_out(whole, now)
-        if whole.plan is not None:
-            result[0] = replace(result[0], plan=whole.plan, victims=whole.victims)
-        return result
+        if whole.plan is None:
+            return told
+        return [replace(told[0], plan=whole.plan, victims=whole.victims), *told[1:]]
 
     # -- preemption (PostFilter) -------------------------------------------------------------------------------------
 
-    def _with_preemption(self, verdict: Verdict, members: tuple[Member, ...], now: float) -> Verdict:
-        """For an entity that got nothing: the verdict with the pods that go for it, or why none do."""
+    def _with_preemption(
+        self, verdict: Verdict, told: tuple[Verdict, ...], members: tuple[Member, ...], now: float
+    ) -> Verdict | None:
+        """For an entity that got nothing: the verdict with the pods that go for it, or why none do.
+
+        None where the plan is made beside the loop. `told`: the verdict for each group.
+        """
         ask, rejection = verdict.ask, verdict.rejection
         if verdict.placements or rejection is None or not members:
             return verdict
         if rejection.reason != UNSCHEDULABLE or rejection.signature is None:
             return verdict
+        if self.entities.profiles[ask.profile].preemption is None:
+            return verdict
         question = self._question(ask, members)
-        outcome = self._no_plans.get(ask.signature) or self.preemptions.plan(question, now)
+        outcome = self._no_plans.get(ask.signature)
+        if outcome is None and self._plans_apart(question):
+            search = self.preemptions.search(question, now)
+            self._apart.append(Planning(verdict, told, question, self._generation, search))
+            return None
+        self._replanned.discard(ask.entity)
+        return self._with_plan(verdict, question, outcome or self.preemptions.plan(question, now), now)
+
+    def _plans_apart(self, question: Question) -> bool:
+        if not self.options.decide_in_thread or question.is_pod or question.entity in self._replanned:
+            return False
+        return not self.preemptions.is_waiting(question.entity) and self.preemptions.may_find(question)
+
+    def _with_plan(self, verdict: Verdict, question: Question, outcome: Plan | NoPlan, now: float) -> Verdict:
+        ask, rejection = verdict.ask, verdict.rejection
+        assert rejection is not None, "plans are made for what was refused"
         if isinstance(outcome, NoPlan):
             if not outcome.is_waiting:
                 self._no_plans[ask.signature] = outcome
@@ -400,6 +438,35 @@ class SchedulerCore:
         for entity in displaced:
             self.queue.activate(entity, now, "Displaced")
         return victims
+
+    def _conclude_plan(self, planning: Planning, found: Plan | NoPlan | Exception, now: float) -> list[Verdict]:
+        """Carry out a plan that was made beside the loop, if it can still be carried out."""
+        ask, question = planning.verdict.ask, planning.question
+        if isinstance(found, Exception):
+            found = NoPlan(f"{type(found).__name__}: {found}")
+        is_same = self.entities.ask(ask.entity) == replace(ask, has_room_kept=False)
+        if not is_same or not self._stands(planning, found):
+            self._replanned.add(ask.entity)
+            self.queue.put_back(ask.entity, now)
+            return []
+        whole = self._with_plan(planning.verdict, question, self.preemptions.judged(question, found), now)
+        if ask.tree is not None:
+            return self._carry_out_tree(whole, list(planning.told), now)
+        self._carry_out(whole, now)
+        return [whole]
+
+    def _stands(self, planning: Planning, found: Plan | NoPlan) -> bool:
+        """Whether a plan can still be carried out, and is still needed."""
+        if isinstance(found, NoPlan):
+            return planning.generation == self._generation
+        return self.preemptions.stands(planning.question, found) and not self._fits_by_now(planning)
+
+    def _fits_by_now(self, planning: Planning) -> bool:
+        """Whether the entity may fit without evictions, since nodes got room; what takes long to find out may."""
+        ask = planning.verdict.ask
+        if planning.generation == self._generation:
+            return False
+        return is_heavy(ask) or isinstance(self.answers.of_run([ask]), Placed)
 
     def _question(self, ask: Ask, members: tuple[Member, ...]) -> Question:
         need = len(members) if ask.tree is not None else max(1, ask.min_count - ask.scheduled)

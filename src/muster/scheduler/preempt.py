@@ -12,7 +12,7 @@ priority; an entity of higher priority takes it, and the other plans anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,7 +24,7 @@ from muster.engine.preemption.groups import GroupPreemptor, preempt_group
 from muster.engine.preemption.holding import holds
 from muster.engine.preemption.model import Nomination, NoPlan, Plan, Unit
 from muster.engine.preemption.pods import WAITS, Candidate, Cluster, PodPreemptor, preempt_pod
-from muster.engine.profile import Profile
+from muster.engine.profile import DEFAULT_PREEMPTION, Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.upstream.model import Choices, Release
@@ -161,26 +161,46 @@ class Preemptions:
 
     def plan(self, question: Question, now_s: float) -> Plan | NoPlan:
         """What to do for an entity that fits nowhere. One that waits for victims is told to go on waiting."""
-        ongoing = self._ongoing.get(question.entity)
         if self.is_waiting(question.entity):
             return NoPlan(WAITS, is_waiting=True)
         try:
-            found = self._find(question, now_s)
+            found = self.search(question, now_s)()
         except Exception as error:  # a fault in one plan must not stop the others; the rejection reports it
-            return NoPlan(f"{type(error).__name__}: {error}")
+            found = NoPlan(f"{type(error).__name__}: {error}")
+        return self.judged(question, found)
+
+    def is_waiting(self, entity: str) -> bool:
+        """Whether an entity waits for its victims, so that nobody else is to be evicted for it."""
+        ongoing = self._ongoing.get(entity)
+        return ongoing is not None and bool(ongoing.awaited) and self._nodes_stand(ongoing)
+
+    def may_find(self, question: Question) -> bool:
+        """Whether there is anything to search for: somebody of lower priority runs."""
+        return question.may_preempt and any(unit.priority < question.priority for unit in self.units.all())
+
+    def judged(self, question: Question, found: Plan | NoPlan) -> Plan | NoPlan:
+        """What comes of a plan that was found: one that evicts nobody is carried out once."""
         is_empty = isinstance(found, Plan) and not found.victims and not found.waits_for
-        if is_empty and ongoing is not None:
+        if is_empty and question.entity in self._ongoing:
             # It was planned so before and did not hold: trying for ever would help nobody.
             return NoPlan(NOT_KEPT)
         return found
 
-    def is_waiting(self, entity: str) -> bool:
-        """Whether victims of the entity are still on their way out, and its nodes stand."""
-        ongoing = self._ongoing.get(entity)
-        return ongoing is not None and bool(ongoing.awaited) and self._nodes_stand(ongoing)
+    def stands(self, question: Question, plan: Plan) -> bool:
+        """Whether a plan that was made on an earlier state can be carried out now: its victims run, and it helps."""
+        pods = self._cache.pods
+        victims = [pod for unit in plan.victims for pod in unit.evicted]
+        if any(pod.key not in pods or pods[pod.key].node != pod.node for pod in victims):
+            return False
+        places = {placement.pod: placement.node for placement in plan.placements}
+        members = [member for member in question.members if member.key in places]
+        with self.view(question.priority, question.entity) as snapshot, snapshot.trial() as trial:
+            trial.remove((*plan.evicted, *plan.waits_for))
+            return holds(question.profile, trial, members, places)
 
     def cluster(self, question: Question, now_s: float) -> Cluster:
         """The cluster as a preemptor finds it."""
+        arguments = question.profile.preemption
         return Cluster(
             self._cache.state.snapshot(),
             self.units.all(),
@@ -188,21 +208,23 @@ class Preemptions:
             self.units.budgets(),
             self.nominations(question.entity),
             question.profile,
+            DEFAULT_PREEMPTION if arguments is None else arguments,
             shape_of=self.units.shape_of,
         )
 
-    def _find(self, question: Question, now_s: float) -> Plan | NoPlan:
+    def search(self, question: Question, now_s: float) -> Callable[[], Plan | NoPlan]:
+        """The search for a plan on the cluster as it is now; what it returns may be called from another thread."""
         cluster = self.cluster(question, now_s)
         if question.is_pod:
             member = question.members[0]
             pod = PodPreemptor(member.key, member.shape, question.priority, question.may_preempt)
             if self._release == "1.36":
                 cluster = replace(cluster, units=one_by_one(cluster.units))
-            return preempt_pod(cluster, pod, choose=partial(self._choose, member.key))
+            return partial(preempt_pod, cluster, pod, choose=partial(self._choose, member.key))
         request = GroupRequest(question.entity, question.members, question.need)
         request = request if question.topology is None else question.topology.bind(request)
         group = GroupPreemptor(request, question.priority, question.may_preempt)
-        return preempt_group(cluster, group, time_limit_s=self._time_limit_s)
+        return partial(preempt_group, cluster, group, time_limit_s=self._time_limit_s)
 
     def _choose(self, pod: str, candidates: Sequence[Candidate]) -> Candidate:
         """One of equally good nodes."""

@@ -41,6 +41,7 @@ from muster.client.client import Client
 from muster.client.events import EventRecorder
 from muster.client.informer import Change
 from muster.clock import Clock, wait
+from muster.engine.preemption.model import NoPlan, Plan
 from muster.scheduler.apart import Answer, Apart
 from muster.scheduler.binder import Binder, BindRequest, Commit
 from muster.scheduler.core import SchedulerCore
@@ -50,6 +51,7 @@ from muster.scheduler.members import scheduler_name_of
 from muster.scheduler.metrics import SchedulerMetrics
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import ERROR
+from muster.scheduler.preempt_apart import Planning
 from muster.scheduler.preempt_evict import Eviction, Evictor
 from muster.scheduler.repair import Repairs, is_rejection
 from muster.scheduler.report import Reporter
@@ -120,7 +122,7 @@ class Scheduler:
         self._contested: dict[str, None] = {}
         self._changes: list[tuple[Resource, list[Change]]] = []
         self._work = asyncio.Event()
-        self._answers: list[tuple[Apart, Answer | Exception]] = []
+        self._answers: list[tuple[Apart | Planning, Answer | Plan | NoPlan | Exception]] = []
         self._one_at_a_time = asyncio.Lock()
         self._held: dict[str, None] = {}
         self._succeeded: dict[str, None] = {}
@@ -191,9 +193,9 @@ class Scheduler:
             if self._tasks is not None:
                 self._tasks.create_task(self._decide_apart(apart))
 
-    async def _decide_apart(self, apart: Apart) -> None:
+    async def _decide_apart(self, apart: Apart | Planning) -> None:
         async with self._one_at_a_time:
-            answer = await asyncio.to_thread(apart.compute)
+            answer: Answer | Plan | NoPlan | Exception = await asyncio.to_thread(apart.compute)
         self._answers.append((apart, answer))
         self._work.set()
 

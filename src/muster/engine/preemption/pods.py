@@ -20,8 +20,7 @@ from muster.engine.preemption.budgets import Budgets
 from muster.engine.preemption.coupling import couples_nodes
 from muster.engine.preemption.importance import importance
 from muster.engine.preemption.model import Nomination, NoPlan, Plan, Unit
-from muster.engine.profile import Profile
-from muster.engine.registry import PreemptionArguments
+from muster.engine.profile import DEFAULT_PREEMPTION, PreemptionArguments, Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial
 
@@ -29,7 +28,6 @@ NEVER = "not eligible due to preemptionPolicy=Never."
 WAITS = "not eligible due to a terminating pod on the nominated node."
 NO_VICTIMS = Status("", ("No preemption victims found for incoming pod",), resolvable=False)
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
-DEFAULT_ARGUMENTS = PreemptionArguments()
 _LOWEST_PRIORITY = -(2**31)
 
 
@@ -83,7 +81,7 @@ class Cluster:
     budgets: Budgets = field(default_factory=Budgets)
     nominations: Sequence[Nomination] = ()
     profile: Profile = DEFAULT_PROFILE
-    arguments: PreemptionArguments = DEFAULT_ARGUMENTS
+    arguments: PreemptionArguments = DEFAULT_PREEMPTION
     shape_of: Callable[[str], Shape | None] | None = None
     """What a running pod (by key) would ask for on another node, if that is known."""
 
