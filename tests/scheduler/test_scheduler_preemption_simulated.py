@@ -10,6 +10,8 @@ import pytest
 from muster.api.codec import Object, Objects
 from muster.api.manifests import load
 from muster.nodes.spec import parse_node_spec
+from muster.scheduler.configuration import read_configuration
+from muster.scheduler.options import SchedulerOptions
 from muster.simulator.faults import ComponentFault, RequestFaults
 from muster.simulator.options import ClusterOptions
 from muster.simulator.report import report
@@ -92,7 +94,7 @@ def test_a_low_gang_never_holds_up_a_high_one() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_faults_do_not_break_the_rules(seed: int) -> None:
     rng = random.Random(seed)
-    old = [thing for number in range(4) for thing in gang(f"old-{number}", 2, "4", "low", together=True)]
+    old = [thing for number in range(4) for thing in gang(f"old-{number}", 2, "4", "low", disruptionMode={"all": {}})]
     storm = [thing for number in range(2) for thing in gang(f"new-{number}", rng.randint(1, 4), "8", "high")]
     faults = Faults(
         requests=RequestFaults(rate=0.2, until_s=300.0),
@@ -102,6 +104,88 @@ def test_faults_do_not_break_the_rules(seed: int) -> None:
     assert not outcome.violations
     shown = report(outcome)
     assert [pod for pod in shown["pods"] if pod["name"].startswith("new-") and pod["node"]]
+
+
+RACK = "topology.kubernetes.io/rack"
+
+
+def test_preemptor_and_victims_that_are_bound_to_racks() -> None:
+    """Two racks hold a gang each that goes as a whole; the cheaper one goes, and the whole room comes from its rack."""
+    constraint = {"topology": [{"key": RACK}]}
+    whole = {"schedulingConstraints": constraint, "disruptionMode": {"all": {}}}
+    old = [*gang("one", 4, "4", "mid", **whole), *gang("two", 4, "4", "low", **whole)]
+    new = gang("new", 2, "8", "high", schedulingConstraints=constraint)
+
+    outcome = run(old, (60.0, new), nodes="count=4,cpu=8,racks=2")
+
+    assert not outcome.violations
+    shown = report(outcome)
+    assert {each["group"] for each in shown["evictions"]} == {"default/two"}
+    assert len(shown["evictions"]) == 4
+    found = {group["name"]: group for group in shown["groups"]}
+    assert found["new"]["state"] == found["one"]["state"] == "Running"
+    assert found["new"]["topology"][RACK] != found["one"]["topology"][RACK]
+
+
+def test_subgroups_of_a_preemptor_get_a_rack_each() -> None:
+    text = f"subgroups: {{size: 2, required: {RACK}}}"
+    old = [thing for at in range(8) for thing in gang(f"old-{at}", 1, "8", "low")]
+    new = gang("new", 4, "8", "high")
+    new[0]["metadata"]["annotations"] = {"scheduling.muster-k8s.dev/topology": text}
+
+    outcome = run(old, (60.0, new), nodes="count=8,cpu=8,racks=4")
+
+    assert not outcome.violations
+    shown = report(outcome)
+    assert len(shown["evictions"]) == 4
+    nodes = [int(pod["node"].rpartition("-")[2]) % 4 for pod in shown["pods"] if pod["name"].startswith("new-")]
+    assert nodes[0] == nodes[1] != nodes[2] == nodes[3]
+
+
+def test_victims_that_never_die_are_waited_for_and_nobody_else_goes() -> None:
+    old = [thing for at in range(4) for thing in gang(f"old-{at}", 1, "8", "low")]
+    for pod in old:
+        if pod["kind"] == "Pod":
+            pod["spec"]["terminationGracePeriodSeconds"] = 1_000_000
+
+    outcome = run(old, (60.0, gang("high", 2, "8", "high")), nodes="count=4,cpu=8")
+
+    assert not outcome.violations
+    assert len(report(outcome)["evictions"]) == 2
+    assert states(outcome)["high"] in ("Unschedulable", "Pending")
+
+
+@pytest.mark.parametrize("plugins", [{"postFilter": "*"}, {"multiPoint": "DefaultPreemption"}])
+def test_a_profile_without_default_preemption_evicts_nobody(plugins: dict[str, str]) -> None:
+    """Its other rules hold, and another profile goes on evicting."""
+    disabled = {point: {"disabled": [{"name": name}]} for point, name in plugins.items()}
+    profiles: Objects = [{"schedulerName": "default-scheduler"}, {"schedulerName": "gentle", "plugins": disabled}]
+    version = "kubescheduler.config.k8s.io/v1"
+    configuration = read_configuration(
+        {"apiVersion": version, "kind": "KubeSchedulerConfiguration", "profiles": profiles}
+    )
+    scheduler = SchedulerOptions().with_configuration(configuration)
+    old = [thing for at in range(2) for thing in gang(f"old-{at}", 1, "8", "low")]
+
+    def waits(scheduler_name: str) -> Object:
+        new = gang("new", 1, "8", "high")
+        new[1]["spec"]["schedulerName"] = scheduler_name
+        return report(
+            simulate(
+                manifests_of([*CLASSES, *old]),
+                timed=[(60.0, manifests_of(new))],
+                nodes=[parse_node_spec("count=2,cpu=8")],
+                options=ClusterOptions(node_events=False, scheduler=scheduler),
+                until_s=600.0,
+            )
+        )
+
+    assert len(waits("default-scheduler")["evictions"]) == 1
+    shown = waits("gentle")
+    assert shown["evictions"] == []
+    waiting = next(group for group in shown["groups"] if group["name"] == "new")
+    assert waiting["state"] == "Unschedulable"
+    assert "preemption" not in waiting["message"]
 
 
 def test_the_example_evicts_the_group_as_a_whole_and_spares_the_plain_pod() -> None:
