@@ -12,7 +12,7 @@ from muster.api.manifests import load
 from muster.nodes.spec import parse_node_spec
 from muster.scheduler.configuration import read_configuration
 from muster.scheduler.options import SchedulerOptions
-from muster.simulator.faults import ComponentFault, RequestFaults
+from muster.simulator.faults import ComponentFault, NodeFault, RequestFaults
 from muster.simulator.options import ClusterOptions
 from muster.simulator.report import report
 from muster.simulator.run import Faults, simulate
@@ -142,17 +142,18 @@ def test_subgroups_of_a_preemptor_get_a_rack_each() -> None:
     assert nodes[0] == nodes[1] != nodes[2] == nodes[3]
 
 
-def test_victims_that_never_die_are_waited_for_and_nobody_else_goes() -> None:
+def test_victims_that_do_not_die_are_waited_for_and_nobody_else_goes() -> None:
+    """Their nodes are dead for half an hour: nobody says that they have ended."""
     old = [thing for at in range(4) for thing in gang(f"old-{at}", 1, "8", "low")]
-    for pod in old:
-        if pod["kind"] == "Pod":
-            pod["spec"]["terminationGracePeriodSeconds"] = 1_000_000
+    faults = Faults(nodes=tuple(NodeFault(f"node-{at}", 59.9, 1800.0) for at in range(4)))
 
-    outcome = run(old, (60.0, gang("high", 2, "8", "high")), nodes="count=4,cpu=8")
+    outcome = run(old, (60.0, gang("high", 2, "8", "high")), nodes="count=4,cpu=8", faults=faults)
 
     assert not outcome.violations
-    assert len(report(outcome)["evictions"]) == 2
-    assert states(outcome)["high"] in ("Unschedulable", "Pending")
+    shown = report(outcome)
+    assert len([each for each in shown["evictions"] if each["by"] == "default/high"]) == 2
+    assert states(outcome)["high"] == "Running"
+    assert min(pod["scheduled_s"] for pod in shown["pods"] if pod["name"].startswith("high-")) > 300
 
 
 @pytest.mark.parametrize("plugins", [{"postFilter": "*"}, {"multiPoint": "DefaultPreemption"}])
