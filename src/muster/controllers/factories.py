@@ -16,6 +16,7 @@ from muster.controllers.disruption import DisruptionController
 from muster.controllers.endpoints import EndpointsController
 from muster.controllers.endpointslice import EndpointSliceController
 from muster.controllers.endpointslice_mirroring import EndpointSliceMirroring
+from muster.controllers.ephemeral_volume import EphemeralVolumeController
 from muster.controllers.gc import GarbageCollector
 from muster.controllers.job import JobController
 from muster.controllers.job_groups import GroupApi
@@ -24,6 +25,8 @@ from muster.controllers.namespace import NamespaceController
 from muster.controllers.node_lifecycle import ALL, NodeLifecycle
 from muster.controllers.node_ttl import NodeTtlController
 from muster.controllers.options import ControllerOptions, JobGroups
+from muster.controllers.persistent_volume_binder import VolumeBinderController
+from muster.controllers.persistent_volume_provisioner import SimulatedProvisioner
 from muster.controllers.pod_gc import PodGarbageCollector
 from muster.controllers.podgroup_protection import PodGroupProtection
 from muster.controllers.pvc_protection import ClaimProtection
@@ -96,10 +99,12 @@ CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
     "endpoints-controller": _plain(lambda options: EndpointsController()),
     "endpointslice-controller": _plain(lambda options: EndpointSliceController()),
     "endpointslice-mirroring-controller": _plain(lambda options: EndpointSliceMirroring()),
+    "ephemeral-volume-controller": _plain(lambda options: EphemeralVolumeController()),
     "garbage-collector-controller": _discovering(GarbageCollector),
     "job-controller": _job,
     "namespace-controller": _discovering(NamespaceController),
     "node-lifecycle-controller": _plain(lambda options: NodeLifecycle(options.node_lifecycle), Request(ALL)),
+    "persistentvolume-binder-controller": _plain(lambda options: VolumeBinderController()),
     "persistentvolumeclaim-protection-controller": _plain(lambda options: ClaimProtection()),
     "pod-garbage-collector-controller": _plain(
         lambda options: PodGarbageCollector(options.terminated_pod_gc_threshold)
@@ -110,6 +115,7 @@ CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
         lambda kinds: ResourceClaimController(kinds.find("scheduling.k8s.io", "podgroups"))
     ),
     "resourcequota-controller": _discovering(QuotaController),
+    "simulated-volume-provisioner": _plain(lambda options: SimulatedProvisioner()),
     "statefulset-controller": _plain(lambda options: StatefulSetController()),
     "taint-eviction-controller": _plain(lambda options: TaintEviction()),
     "ttl-controller": _plain(lambda options: NodeTtlController()),

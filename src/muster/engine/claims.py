@@ -6,13 +6,9 @@ from dataclasses import dataclass
 
 from muster.api.codec import Object
 from muster.api.meta import controller_of
-from muster.api.quantity import QuantityError, parse_quantity
+from muster.api.storage import class_of, is_bound, waits_for_consumer
 from muster.engine.objects import PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, ObjectStore
 from muster.engine.volumes import EPHEMERAL, VolumeUse
-
-_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
-_BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +43,6 @@ def missing(use: VolumeUse) -> str:
     return f'persistentvolumeclaim "{use.name}" not found'
 
 
-def class_of(obj: Object) -> str:
-    """The storage class name of a claim or volume; the annotation wins."""
-    annotated = (obj["metadata"].get("annotations") or {}).get(_CLASS_ANNOTATION)
-    name: str = annotated if annotated is not None else obj["spec"].get("storageClassName") or ""
-    return name
-
-
-def bytes_of(quantity: object) -> int:
-    """A storage size in bytes, rounded up; 0 for what is no quantity."""
-    try:
-        return parse_quantity(quantity).units()
-    except QuantityError:
-        return 0
-
-
-def requested_bytes(claim: Object) -> int | None:
-    """The size that a claim asks for; None if it says nothing."""
-    requests = (claim["spec"].get("resources") or {}).get("requests") or {}
-    return bytes_of(requests["storage"]) if "storage" in requests else None
-
-
 def _problem(use: VolumeUse, claim: Object | None) -> str:
     if claim is None:
         if use.kind == EPHEMERAL:
@@ -90,9 +65,8 @@ def _is_for(use: VolumeUse, claim: Object) -> bool:
 
 def _state(claim: Object, objects: ObjectStore) -> int:
     """0 bound, 1 to be bound at once, 2 waiting for a pod's node."""
-    volume = claim["spec"].get("volumeName") or ""
-    if volume and _BIND_COMPLETED in (claim["metadata"].get("annotations") or {}):
+    if is_bound(claim):
         return 0
+    volume = claim["spec"].get("volumeName") or ""
     storage_class = objects.get(STORAGE_CLASS, class_of(claim)) if class_of(claim) else None
-    waits = storage_class is not None and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
-    return 2 if waits and not volume else 1
+    return 2 if waits_for_consumer(storage_class) and not volume else 1

@@ -38,6 +38,8 @@ def fill_coupled(
     reserved = _reserved(profile, snapshot, shape)
     if reserved is not None:
         room[~reserved] = 0
+    if not room.any():
+        return received
     scores = _Scores(profile, snapshot, shape, room > 0)
     feasible: Feasible | None = None
     for _ in range(number):

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from muster.engine.plugins.dynamic_resources import DynamicResources
 from muster.engine.plugins.image_locality import ImageLocality
 from muster.engine.plugins.inter_pod_affinity import InterPodAffinity
-from muster.engine.plugins.late_binding import LateBinding
 from muster.engine.plugins.node_affinity import NO_RULES, NodeAffinity
 from muster.engine.plugins.node_declared_features import NodeDeclaredFeatures
 from muster.engine.plugins.node_name import NodeName
@@ -190,7 +189,7 @@ PLUGINS: Mapping[str, Plugin] = {
 }
 """All plugins that a configuration may name, in the order of the default profile."""
 
-GUARDS: tuple[FilterPlugin, ...] = (Unsupported(), LateBinding())
+GUARDS: tuple[FilterPlugin, ...] = (Unsupported(),)
 """Rules of ours that no profile can leave out; they come after all others."""
 
 

@@ -16,6 +16,7 @@ from muster.engine.objects import ObjectStore
 from muster.engine.population import Population
 from muster.engine.ports import PortTable
 from muster.engine.requests import Usage
+from muster.engine.volume_reserving import Reservations, reservation_at
 from muster.engine.volumes import VolumeUse
 
 
@@ -161,10 +162,11 @@ class Nomination:
 class Trial(Snapshot):
     """A snapshot that can be written. Pods that are placed here need no key; only `remove` and `restore` look at keys.
 
-    `removed`: the node of each running pod that was taken away, and what it took there.
+    `removed`: the node of each running pod that was taken away, and what it took there. Claims of pods that are placed
+    here are assumed to get their volumes there (`objects` then shows them so).
     """
 
-    __slots__ = ("removed",)
+    __slots__ = ("_reserved_volumes", "removed")
 
     def __init__(self, base: Snapshot) -> None:
         requested, scored = base.requested.copy(order="K"), base.scored.copy(order="K")
@@ -183,6 +185,10 @@ class Trial(Snapshot):
         self.reserved = base.reserved
         self.where = base.where
         self.removed: dict[str, tuple[str, Usage]] = {}
+        self._reserved_volumes: tuple[Reservations, dict[tuple[VolumeUse, ...], int]] | None = None
+        if isinstance(base, Trial) and base._reserved_volumes is not None:
+            reservations, pods = base._reserved_volumes
+            self.objects, self._reserved_volumes = base.objects.copy(), (reservations.copy(), dict(pods))
 
     def place(self, usage: Usage, row: int, count: int = 1) -> None:
         """Adds `count` pods that take this to the node of that row (removes them, if negative)."""
@@ -202,6 +208,23 @@ class Trial(Snapshot):
             for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
                 if count:
                     add_presence(self, self.table.records[row].name, usage, count)
+                    if any(use.is_claim for use in usage.volumes):
+                        self._reserve(usage.volumes, row, count)
+
+    def _reserve(self, uses: tuple[VolumeUse, ...], row: int, count: int) -> None:
+        """Assume the volumes of pods that come (take back, if negative, those of pods that were placed here)."""
+        if self._reserved_volumes is None:
+            reservation = reservation_at(uses, row, self.table, self.objects) if count > 0 else None
+            if not reservation:
+                return
+            self.objects, self._reserved_volumes = self.objects.copy(), (Reservations(), {})
+        reservations, pods = self._reserved_volumes
+        before = pods.get(uses, 0)
+        pods[uses] = max(0, before + count)
+        if not before and pods[uses]:
+            reservations.add(uses, reservation_at(uses, row, self.table, self.objects), self.objects)
+        elif before and not pods[uses]:
+            reservations.remove(uses, self.objects)
 
     def remove(self, keys: Iterable[str]) -> None:
         """Takes running pods away; keys that no node has are ignored."""

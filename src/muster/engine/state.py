@@ -13,13 +13,14 @@ from muster.api.selectors import LabelSelector, SelectorError
 from muster.engine.arrays import frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
 from muster.engine.identity import NO_TERMS, Identity, PodTerms, SelectedKeys, has_terms, parse_terms
-from muster.engine.nodes import NodeRecord, build_table, parse_node
+from muster.engine.nodes import NodeRecord, NodeTable, build_table, parse_node
 from muster.engine.objects import ObjectStore, relevant, selectors_of
 from muster.engine.ports import PortTable
 from muster.engine.requests import Usage, usage_of
 from muster.engine.shape import IdentityKey, Shape, parse_shape, shape_key, usage_key
 from muster.engine.snapshot import Nomination, Snapshot, add_presence, add_usage, add_usages, moved_usage
 from muster.engine.spreading import parse_spread
+from muster.engine.volume_reserving import Reservation, Reservations, reservation_at
 
 _CACHE_LIMIT = 20_000
 _FEW = 16
@@ -58,6 +59,7 @@ class ClusterState:
         self._terms: dict[bytes, PodTerms] = {}
         self._unprojected = False  # whether identities of placed pods lack labels that somebody selects by now
         self._nominated: dict[str, tuple[str, Nomination]] = {}
+        self._reservations = Reservations()
         self.objects = ObjectStore()
         table = build_table((), self._axis)
         self._live = Snapshot(table, zeros(0, len(self._axis)), zeros(0, 2), PortTable(0), self._placed)
@@ -230,7 +232,7 @@ class ClusterState:
 
     def set_object(self, kind: str, obj: Object) -> bool:
         """Adds or replaces an object of one of `objects.KINDS`; whether it is a different one now."""
-        if not self.objects.set(kind, relevant(kind, obj)):
+        if not self.objects.set(kind, self._reservations.seen(kind, relevant(kind, obj), self.objects)):
             return False
         self._last = None
         self._select(list(selectors_of(kind, obj)))
@@ -238,10 +240,54 @@ class ClusterState:
 
     def remove_object(self, kind: str, key: str) -> bool:
         """Forgets an object by its key (`namespace/name`, or the name); whether it was known."""
+        self._reservations.gone(kind, key)
         if not self.objects.remove(kind, key):
             return False
         self._last = None
         return True
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes as they are now."""
+        if self._stale:
+            self._rebuild()
+        return self._live.table
+
+    # -- volumes
+
+    def reserve_volumes(self, key: str, pod: Object, node_name: str) -> Reservation | None:
+        """Assume the volumes that a pod's claims are to have on a node; None if they need none.
+
+        `release_volumes` undoes it. Of a reservation to which something is `missing`, the rest is assumed.
+        """
+        uses = self._usage(pod).volumes if pod["spec"].get("volumes") else ()
+        if not any(use.is_claim for use in uses):
+            return None
+        table = self.table
+        row = table.index.get(node_name)
+        if row is None:
+            return None
+        reservation = reservation_at(uses, row, table, self.objects)
+        if not reservation:
+            return None
+        self._reservations.add(key, reservation, self.objects)
+        self._last = None
+        return reservation
+
+    def release_volumes(self, key: str) -> bool:
+        """Assume nothing more for a pod; whether volumes or claims are free again by that. Idempotent."""
+        if not self._reservations.remove(key, self.objects):
+            return False
+        self._last = None
+        return True
+
+    def own_object(self, kind: str, key: str) -> Object | None:
+        """An object as the API shows it, also while something of it is assumed."""
+        return self._reservations.own(kind, key, self.objects)
+
+    def reservation(self, key: str) -> Reservation | None:
+        """What is assumed for a pod."""
+        return self._reservations.by_pod.get(key)
 
     # -- snapshots
 

@@ -5,13 +5,15 @@ Informer changes go in, `Effects` come out: what may have become schedulable. Te
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from muster.api.codec import Object
 from muster.api.groups import GroupRef, GroupTerms, find_terms, group_of
 from muster.api.meta import controller_of, is_deleting, key_of, name_of, uid_of
 from muster.api.topology import TOPOLOGY_KEY, TopologyTerms
 from muster.client.informer import Change
+from muster.engine.model import Placement
+from muster.engine.objects import PERSISTENT_VOLUME
 from muster.engine.shape import Shape
 from muster.engine.state import ClusterState
 from muster.scheduler.changes import (
@@ -213,11 +215,37 @@ class SchedulerCache:
         record = self.pods[key]
         self._move(record, node, assumed=True)
 
+    def reserve_volumes(self, placements: Sequence[Placement]) -> None:
+        """Assume the volumes of pods that are placed together, before they are assumed; `forget` undoes it.
+
+        Of two members one may have only one volume to choose and the other several: who finds nothing chooses first.
+        """
+        order = [each for each in placements if self.pods[each.pod].pod["spec"].get("volumes")]
+        for _ in range(len(order)):
+            missing = self._first_without_volume(order)
+            if missing is None or missing is order[0]:
+                return
+            for each in order:
+                self.state.release_volumes(each.pod)
+            order = [missing, *(each for each in order if each is not missing)]
+
+    def _first_without_volume(self, order: Sequence[Placement]) -> Placement | None:
+        for each in order:
+            reservation = self.state.reserve_volumes(each.pod, self.pods[each.pod].pod, each.node)
+            if reservation is not None and reservation.missing:
+                return each
+        return None
+
+    def _release_volumes(self, key: str) -> None:
+        if self.state.release_volumes(key):
+            self._effects.objects[PERSISTENT_VOLUME] = None
+
     def forget(self, key: str) -> bool:
         """Undo `assume`, unless the pod is seen bound or gone meanwhile; whether it is pending again."""
         record = self.pods.get(key)
         if record is None or not record.assumed:
             return False
+        self._release_volumes(key)
         self._move(record, "", assumed=False)
         self._touch(record, retry=True)
         return True
@@ -261,6 +289,7 @@ class SchedulerCache:
         self.state.note_rules(pod)
         node = pod["spec"].get("nodeName") or ""
         if node:
+            self._release_volumes(record.key)
             if record.node == node:
                 record.assumed = False
                 self.assigned_changed[record.key] = None
@@ -284,6 +313,7 @@ class SchedulerCache:
         record = self.pods.pop(key, None)
         if record is None:
             return
+        self._release_volumes(key)
         freed = record.node
         self._leave(record)
         if freed:

@@ -41,7 +41,7 @@ NODE_LOCAL_PLUGINS = frozenset(
 BETWEEN_PODS = frozenset({"PodTopologySpread", "InterPodAffinity"})
 """Plugins whose verdict a pod that is placed anywhere may lift."""
 
-OF_VOLUMES = frozenset({"VolumeBinding", "VolumeZone", "NodeVolumeLimits", "VolumeRestrictions", "LateBinding"})
+OF_VOLUMES = frozenset({"VolumeBinding", "VolumeZone", "NodeVolumeLimits", "VolumeRestrictions"})
 
 OBJECT_CONCERNS: dict[str, frozenset[str]] = {
     "Namespace": frozenset({"InterPodAffinity"}),

@@ -485,6 +485,8 @@ class SchedulerCore:
 
     def _carry_out(self, verdict: Verdict, now: float) -> None:
         entity, rejection = verdict.ask.entity, verdict.rejection
+        if self.entities.binds_volumes(verdict.ask.profile):
+            self.cache.reserve_volumes(verdict.placements)
         for placement in verdict.placements:
             self.cache.assume(placement.pod, placement.node)
         if verdict.placements:

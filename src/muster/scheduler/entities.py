@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from muster.api.groups import GroupRef
 from muster.api.meta import uid_of
 from muster.engine.model import Member
+from muster.engine.plugins.volume_binding import VolumeBinding
 from muster.engine.profile import Profile
 from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.cycle import Ask
@@ -40,6 +41,10 @@ class Entities:
             if profile not in self.profiles:
                 self.profiles.append(profile)
             self._numbers[name] = self.profiles.index(profile)
+
+    def binds_volumes(self, profile: int) -> bool:
+        """Whether the rules of that number bind volumes for pods."""
+        return any(isinstance(plugin, VolumeBinding) for plugin in self.profiles[profile].filters)
 
     def root_of(self, group: str) -> str | None:
         """The root of the tree that a group is a part of; None if there is none."""

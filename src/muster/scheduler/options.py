@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.profile import Profile
+from muster.engine.registry import VolumeBindingArguments
 from muster.engine.upstream.model import Choices, Release
 from muster.scheduler.configuration import DEFAULT_SCHEDULER, SchedulerConfiguration
 from muster.scheduler.queue import Backoff
@@ -33,12 +34,14 @@ class SchedulerOptions:
     the event loop.
     `event_source`: the component in whose name events are written.
     `repair_after_s`: a gang that is bound in part for so long is undone (see `repair`); None: never.
+    `bind_timeouts_s`: how long the volumes of a pod may take, by schedulerName (VolumeBindingArgs).
     `bindings`: how many bind requests are under way at once. Times are in seconds. `plan_limit_s`: a cap for each
     search for victims in a live scheduler; without, work alone is counted, and equal runs have equal plans.
     """
 
     scheduler_names: frozenset[str] = frozenset({DEFAULT_SCHEDULER, MUSTER})
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    bind_timeouts_s: Mapping[str, float] = field(default_factory=dict)
     placement: PlacementMode = "exact"
     pod_by_pod: bool = False
     say_why_held: bool = True
@@ -67,6 +70,10 @@ class SchedulerOptions:
         """The rules for pods with this schedulerName."""
         return self.profiles.get(scheduler_name, DEFAULT_PROFILE)
 
+    def bind_timeout_s(self, scheduler_name: str) -> float:
+        """How long the volumes of pods with this schedulerName may take."""
+        return self.bind_timeouts_s.get(scheduler_name, float(VolumeBindingArguments().bind_timeout_s))
+
     def with_configuration(self, configuration: SchedulerConfiguration) -> SchedulerOptions:
         """The same, with what a configuration file sets: profiles and backoff.
 
@@ -74,6 +81,15 @@ class SchedulerOptions:
         file has a profile of that name and none for `muster`.
         """
         profiles = {each.scheduler_name: each.profile for each in configuration.profiles}
+        arguments = {each.scheduler_name: each.arguments for each in configuration.profiles}
         if DEFAULT_SCHEDULER in profiles:
             profiles.setdefault(MUSTER, profiles[DEFAULT_SCHEDULER])
-        return replace(self, scheduler_names=frozenset(profiles), profiles=profiles, backoff=configuration.backoff)
+            arguments.setdefault(MUSTER, arguments[DEFAULT_SCHEDULER])
+        timeouts = {name: float(each.volume_binding.bind_timeout_s) for name, each in arguments.items()}
+        return replace(
+            self,
+            scheduler_names=frozenset(profiles),
+            profiles=profiles,
+            bind_timeouts_s=timeouts,
+            backoff=configuration.backoff,
+        )

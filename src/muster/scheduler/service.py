@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from prometheus_client import CollectorRegistry
@@ -45,7 +45,7 @@ from muster.engine.preemption.model import NoPlan, Plan
 from muster.scheduler.apart import Answer, Apart
 from muster.scheduler.binder import Binder, BindRequest, Commit
 from muster.scheduler.core import SchedulerCore
-from muster.scheduler.cycle import UNSCHEDULABLE, Rejection, Verdict
+from muster.scheduler.cycle import SCHEDULER_ERROR, UNSCHEDULABLE, Rejection, Verdict
 from muster.scheduler.gate import Held
 from muster.scheduler.members import scheduler_name_of
 from muster.scheduler.metrics import SchedulerMetrics
@@ -57,6 +57,7 @@ from muster.scheduler.repair import Repairs, is_rejection
 from muster.scheduler.report import Reporter
 from muster.scheduler.served import hub_informer, served
 from muster.scheduler.undoing import Undoer
+from muster.scheduler.volume_binder import VolumeBinder
 from muster.scheduler.words import Words
 
 logger = logging.getLogger(__name__)
@@ -80,6 +81,8 @@ OBSERVED = (
 STAND_BY_S = 1.0
 """How often one that does not lead takes over what its watches brought."""
 DRAIN_PAUSE_S = 0.05
+OF_VOLUMES = frozenset({PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, NODES, PODS})
+"""What pods that wait for their volumes look at."""
 
 
 class Scheduler:
@@ -120,6 +123,7 @@ class Scheduler:
         self._undoer = Undoer(client, clock, self._events, cache.pods)
         self._repairs = Repairs(cache, rng, self.options.repair_after_s)
         self._contested: dict[str, None] = {}
+        self._volumes = VolumeBinder(client, clock, cache.state, self)
         self._changes: list[tuple[Resource, list[Change]]] = []
         self._work = asyncio.Event()
         self._answers: list[tuple[Apart | Planning, Answer | Plan | NoPlan | Exception]] = []
@@ -249,6 +253,8 @@ class Scheduler:
             **{resource: partial(cache.apply_objects, resource.kind) for resource in OBSERVED},
         }
         arrived, self._changes = self._changes, []
+        if any(resource in OF_VOLUMES for resource, _ in arrived):
+            self._volumes.changed()
         for resource, changes in arrived:
             for change in changes:
                 if resource == PODS:
@@ -322,9 +328,35 @@ class Scheduler:
         commit = Commit(verdict.ask.ref, len(verdict.placements))
         if commit.ref is not None and verdict.placements:
             self._succeeded[commit.ref.key] = None
+        requests = []
         for placement in verdict.placements:
             record = self.core.cache.pods[placement.pod]
-            self._binder.submit(BindRequest(record.key, record.pod, placement.node, commit))
+            requests.append(BindRequest(record.key, record.pod, placement.node, commit))
+        if any(self.core.cache.state.reservation(request.key) for request in requests):
+            self._bind_volumes(requests)
+        else:
+            self.volumes_bound(requests)
+
+    def _bind_volumes(self, requests: list[BindRequest]) -> None:
+        assert self._tasks is not None
+        timeout_s = self.options.bind_timeout_s(scheduler_name_of(requests[0].pod))
+        self._tasks.create_task(self._volumes.bind(requests, timeout_s))
+
+    def volumes_bound(self, requests: Sequence[BindRequest]) -> None:
+        for request in requests:
+            self._binder.submit(request)
+
+    def volumes_failed(self, requests: Sequence[BindRequest], failed: BindRequest | None, why: str) -> None:
+        """The pods of a commit are taken back together, so that no gang is half bound for want of a volume."""
+        if failed is not None:
+            message = f'running PreBind plugin "VolumeBinding": binding volumes: {why}'
+            self._tell_pods(Rejection((failed.key,), SCHEDULER_ERROR, message))
+        for request in requests:
+            request.commit.waiting -= 1
+            self.bind_failed(request)
+        ref = requests[0].commit.ref
+        if ref is not None and not self.core.entities.is_satisfied(ref.key):
+            self._succeeded.pop(ref.key, None)
 
     def can_bind(self, request: BindRequest) -> bool:
         if not self._is_current(request) or request.node not in self.core.cache.nodes:

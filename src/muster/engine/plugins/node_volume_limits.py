@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.api.storage import class_of
 from muster.engine.arrays import Ints, Ints32
-from muster.engine.claims import class_of
 from muster.engine.model import Status
 from muster.engine.objects import (
     CSI_NODE,

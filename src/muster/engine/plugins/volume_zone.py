@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.api.codec import Object
+from muster.api.storage import class_of
 from muster.engine.arrays import Bools, Ints, Ints32
-from muster.engine.claims import class_of, missing
+from muster.engine.claims import missing
 from muster.engine.model import Status
 from muster.engine.nodes import NodeTable
 from muster.engine.objects import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, ObjectStore

@@ -1,0 +1,249 @@
+"""Which volumes the claims of a pod have, can be bound to, or can get, on each node.
+
+Source of the rules: kube-scheduler `volumebinding/binder.go` (FindPodVolumes), component-helpers
+`storage/volume/pv_helpers.go` (FindMatchingVolume).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.api.codec import Object, canonical
+from muster.api.meta import name_of
+from muster.api.selectors import NodeSelectorTerm, Operator, label_selector, node_selector_term
+from muster.api.storage import (
+    NO_PROVISIONER,
+    SELECTED_NODE,
+    bytes_of,
+    capacity_bytes,
+    class_of,
+    could_hold,
+    is_available_for,
+    is_bound_to,
+    requested_bytes,
+)
+from muster.engine.arrays import Bools, Ints, Ints32
+from muster.engine.claims import Claims
+from muster.engine.nodes import NodeTable
+from muster.engine.objects import CSI_DRIVER, CSI_STORAGE_CAPACITY, PERSISTENT_VOLUME, STORAGE_CLASS, ObjectStore
+
+TEXTS = (
+    "node(s) didn't match PersistentVolume's node affinity",
+    "node(s) didn't find available persistent volumes to bind",
+    "node(s) did not have enough free storage",
+    "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+)
+_MEMO_LIMIT = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`failed` bool[M, 4]: which of the texts hold for each node. `chosen`: for each waiting claim its volume by node.
+
+    `chosen` has (claim, int32[M] index into `volumes`, -1: to be provisioned) for nodes that are satisfied;
+    `provisioned` are the claims that are to be provisioned wherever the pod goes.
+    """
+
+    failed: Bools
+    volumes: tuple[Object, ...] = ()
+    chosen: tuple[tuple[Object, Ints32], ...] = ()
+    provisioned: tuple[Object, ...] = ()
+
+    @property
+    def satisfied(self) -> Bools:
+        """bool[M]: nodes on which nothing is missing."""
+        missing: Bools = np.any(self.failed, axis=1)
+        return ~missing
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes that are looked at: all of a table, or those of some rows."""
+
+    table: NodeTable
+    rows: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.table) if self.rows is None else len(self.rows)
+
+    def of(self, mask: Bools) -> Bools:
+        """bool[M] of a bool[N]."""
+        return mask if self.rows is None else mask[self.rows]
+
+    def all(self, value: bool) -> Bools:
+        """bool[M] with one value."""
+        return np.full(len(self), value, dtype=np.bool_)
+
+    def reached(self, volume: Object) -> Bools:
+        """bool[M]: nodes that the volume's node affinity allows, which looks at labels only."""
+        required = (volume["spec"].get("nodeAffinity") or {}).get("required")
+        return (
+            self.all(True) if required is None else self._kept(("reached", required), lambda: self._allowed(required))
+        )
+
+    def accessible(self, topology: Object | None) -> Bools:
+        """bool[M]: nodes from which storage of a topology can be used."""
+        if topology is None:
+            return self.all(False)
+        return self._kept(("accessible", topology), lambda: _selected(topology, self.table))
+
+    def _allowed(self, required: Object) -> Bools:
+        mask = np.zeros(len(self.table), dtype=np.bool_)
+        for entry in required.get("nodeSelectorTerms") or ():
+            mask |= _matches(node_selector_term(entry), self.table)
+        return mask
+
+    def _kept(self, key: tuple[str, Object], compute: Callable[[], Bools]) -> Bools:
+        """A bool[N] that depends on the table alone, worked out once."""
+        memo, name = self.table.memo, (key[0], canonical(key[1]))
+        mask = memo.get(name)
+        if mask is None:
+            if len(memo) >= _MEMO_LIMIT:
+                memo.clear()
+            mask = memo[name] = compute()
+        assert isinstance(mask, np.ndarray)
+        return self.of(mask)
+
+
+def find_volumes(claims: Claims, table: NodeTable, objects: ObjectStore, rows: Ints | None = None) -> Found:
+    """Which nodes (of these rows, or all) have or can get the volumes of these claims, all nodes at once."""
+    nodes = Nodes(table, rows)
+    failed = np.zeros((len(nodes), len(TEXTS)), dtype=np.bool_)
+    _check_bound(claims.bound, nodes, objects, failed)
+    if not claims.waiting:
+        return Found(failed)
+    elsewhere, to_provision, to_match = nodes.all(False), [], []
+    for claim in claims.waiting:
+        selected = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
+        if selected is None:
+            to_match.append(claim)
+        else:
+            here = np.zeros(len(table), dtype=np.bool_)
+            if selected in table.index:
+                here[table.index[selected]] = True
+            elsewhere |= ~nodes.of(here)
+            to_provision.append(claim)
+    volumes = tuple(sorted(objects.all(PERSISTENT_VOLUME).values(), key=name_of))
+    chosen = _match(to_match, volumes, nodes)
+    _provide(to_provision, chosen, nodes, objects, failed, ~elsewhere)
+    failed[elsewhere, 1] = True
+    return Found(failed, volumes, tuple(chosen), tuple(to_provision))
+
+
+def _check_bound(bound: Sequence[Object], nodes: Nodes, objects: ObjectStore, failed: Bools) -> None:
+    """Stops at the first claim that a node fails, so that a node gets one of the two texts."""
+    open_ = nodes.all(True)
+    for claim in bound:
+        volume = objects.get(PERSISTENT_VOLUME, claim["spec"]["volumeName"])
+        if volume is None:
+            failed[open_, 3] = True
+            return
+        outside = open_ & ~nodes.reached(volume)
+        failed[outside, 0] = True
+        open_ &= ~outside
+
+
+def _match(claims: Sequence[Object], volumes: Sequence[Object], nodes: Nodes) -> list[tuple[Object, Ints32]]:
+    """The smallest volume that fits each claim on each node, smaller claims first; each volume once a node."""
+    chosen: list[tuple[Object, Ints32]] = []
+    for claim in sorted(claims, key=lambda claim: requested_bytes(claim) or 0):
+        pick = np.full(len(nodes), -1, dtype=np.int32)
+        for place, decisive in _candidates(claim, volumes):
+            if not decisive and (pick >= 0).all():
+                continue
+            free = nodes.all(True)
+            for _, earlier in chosen:
+                free &= earlier != place
+            reached = nodes.reached(volumes[place])
+            if decisive:  # bound to the claim from its side: this one or none
+                pick = np.where(free & reached, np.int32(place), np.where(free, np.int32(-1), pick))
+            else:
+                pick = np.where((pick < 0) & free & reached, np.int32(place), pick)
+        chosen.append((claim, pick))
+    return chosen
+
+
+def _candidates(claim: Object, volumes: Sequence[Object]) -> list[tuple[int, bool]]:
+    """(place, whether it is bound to the claim) of volumes that fit the claim, those not bound by size, then bound."""
+    loose, tied = [], []
+    for place, volume in enumerate(volumes):
+        if not could_hold(volume, claim):
+            continue
+        if volume["spec"].get("claimRef"):
+            if is_bound_to(volume, claim):
+                tied.append((place, True))
+        elif is_available_for(volume, claim):
+            loose.append((capacity_bytes(volume), place))
+    return [(place, False) for _, place in sorted(loose)] + tied[:1]
+
+
+def _provide(
+    always: Sequence[Object],
+    chosen: Sequence[tuple[Object, Ints32]],
+    nodes: Nodes,
+    objects: ObjectStore,
+    failed: Bools,
+    concerned: Bools,
+) -> None:
+    """Whether what was not found can be provisioned; claims in order, a node stops at the first that cannot."""
+    everywhere = nodes.all(True)
+    open_ = concerned.copy()
+    for claim, needed in [*((claim, everywhere) for claim in always), *((claim, pick < 0) for claim, pick in chosen)]:
+        rows = open_ & needed
+        if not rows.any():
+            continue
+        allowed, enough = _provisioning(claim, nodes, objects)
+        failed[rows & ~allowed, 1] = True
+        failed[rows & allowed & ~enough, 2] = True
+        open_ &= ~(rows & ~(allowed & enough))
+
+
+def _provisioning(claim: Object, nodes: Nodes, objects: ObjectStore) -> tuple[Bools, Bools]:
+    """bool[M] twice: nodes where the claim's class may make a volume, and nodes for which there is capacity."""
+    storage_class = objects.get(STORAGE_CLASS, class_of(claim))
+    provisioner = "" if storage_class is None else storage_class.get("provisioner") or ""
+    if storage_class is None or not provisioner or provisioner == NO_PROVISIONER:
+        return nodes.all(False), nodes.all(True)
+    allowed = nodes.of(_in_topologies(storage_class.get("allowedTopologies") or (), nodes.table))
+    size = requested_bytes(claim)
+    driver = objects.get(CSI_DRIVER, provisioner)
+    if size is None or driver is None or not (driver.get("spec") or {}).get("storageCapacity"):
+        return allowed, nodes.all(True)
+    enough = nodes.all(False)
+    for capacity in objects.all(CSI_STORAGE_CAPACITY).values():
+        limit = capacity.get("maximumVolumeSize", capacity.get("capacity"))
+        if capacity.get("storageClassName") == name_of(storage_class) and limit is not None and bytes_of(limit) >= size:
+            enough |= nodes.accessible(capacity.get("nodeTopology"))
+    return allowed, enough
+
+
+def _in_topologies(terms: Sequence[Object], table: NodeTable) -> Bools:
+    """bool[N]: nodes in one of the topologies; all without any."""
+    mask = np.full(len(table), not terms, dtype=np.bool_)
+    for term in terms:
+        expressions = term.get("matchLabelExpressions") or ()
+        matches = np.full(len(table), bool(expressions), dtype=np.bool_)
+        for expression in expressions:
+            column, values = table.column(expression["key"]), set(expression.get("values") or ())
+            known = np.array([value in values for value in column.values], dtype=np.bool_)
+            matches &= np.append(known, False)[column.ids]
+        mask |= matches
+    return mask
+
+
+def _selected(topology: Object, table: NodeTable) -> Bools:
+    mask = np.ones(len(table), dtype=np.bool_)
+    for requirement in label_selector(topology).requirements:
+        mask &= table.column(requirement.key).accepted(requirement)
+    return mask
+
+
+def _matches(term: NodeSelectorTerm, table: NodeTable) -> Bools:
+    nameless = all(requirement.operator is Operator.NOT_IN for requirement in term.fields)
+    mask = np.full(len(table), nameless and bool(term.labels or term.fields), dtype=np.bool_)
+    for requirement in term.labels:
+        mask &= table.column(requirement.key).accepted(requirement)
+    return mask
