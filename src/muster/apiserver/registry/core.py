@@ -6,12 +6,14 @@ import base64
 from collections.abc import Mapping
 
 from muster.api.codec import Object
+from muster.api.storage import CLASS_ANNOTATION
 from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, forbidden
 from muster.apiserver.fields import FieldError, forbidden_field, invalid_value, label_problems
 from muster.apiserver.registry.strategy import Strategy
 
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
+DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 
@@ -146,9 +148,51 @@ class ClaimStrategy(Strategy):
         finalizers = obj["metadata"].get("finalizers") or []
         if CLAIM_PROTECTION not in finalizers:
             obj["metadata"]["finalizers"] = [*finalizers, CLAIM_PROTECTION]
+        annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
+        if obj["spec"].get("storageClassName") is None and not annotated:
+            default = _default_class(ctx)
+            if default:
+                obj["spec"]["storageClassName"] = default
 
     def prepare_create(self, obj: Object, ctx: Context) -> None:
         obj["status"] = {"phase": "Pending"}
+
+
+def _default_class(ctx: Context) -> str:
+    """The class of claims that name none (admission plugin DefaultStorageClass): the newest of those so marked."""
+    marked = [
+        each
+        for each in ctx.store.list("/storageclasses/").items
+        if any((each["metadata"].get("annotations") or {}).get(key) == "true" for key in DEFAULT_CLASS)
+    ]
+    newest = max((each["metadata"]["creationTimestamp"] for each in marked), default="")
+    names = [each["metadata"]["name"] for each in marked if each["metadata"]["creationTimestamp"] == newest]
+    return min(names, default="")
+
+
+class VolumeStrategy(Strategy):
+    """PersistentVolumes. Source: upstream `pkg/apis/core/v1/defaults.go`."""
+
+    has_status = True
+    returns_deleted = True
+
+    def default(self, obj: Object, ctx: Context) -> None:
+        spec = obj.setdefault("spec", {})
+        for key, value in (("persistentVolumeReclaimPolicy", "Retain"), ("volumeMode", "Filesystem")):
+            if spec.get(key) is None:
+                spec[key] = value
+
+    def prepare_create(self, obj: Object, ctx: Context) -> None:
+        obj["status"] = {"phase": "Pending"}
+
+
+class StorageClassStrategy(Strategy):
+    """StorageClasses. Source: upstream `pkg/apis/storage/v1/defaults.go`."""
+
+    def default(self, obj: Object, ctx: Context) -> None:
+        for key, value in (("reclaimPolicy", "Delete"), ("volumeBindingMode", "Immediate")):
+            if obj.get(key) is None:
+                obj[key] = value
 
 
 class StatusStrategy(Strategy):

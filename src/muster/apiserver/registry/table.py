@@ -110,7 +110,7 @@ def _core() -> list[Served]:
             "v1",
             "persistentvolumes",
             "PersistentVolume",
-            core.ReturnsDeletedStrategy(),
+            core.VolumeStrategy(),
             namespaced=False,
             short="pv",
             status=True,
@@ -222,7 +222,6 @@ def _autoscaling() -> list[Served]:
 
 
 def _others() -> list[Served]:
-    stored = Strategy()
     budget = BudgetStrategy()
     return [
         _served("coordination.k8s.io", "v1", "leases", "Lease", core.LeaseStrategy()),
@@ -237,7 +236,15 @@ def _others() -> list[Served]:
             conversion=Conversion(to_core, from_core),
         ),
         _served("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", budget, short="pdb", status=True),
-        _served("storage.k8s.io", "v1", "storageclasses", "StorageClass", stored, namespaced=False, short="sc"),
+        _served(
+            "storage.k8s.io",
+            "v1",
+            "storageclasses",
+            "StorageClass",
+            core.StorageClassStrategy(),
+            namespaced=False,
+            short="sc",
+        ),
     ]
 
 
