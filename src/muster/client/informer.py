@@ -68,7 +68,7 @@ class Informer:
         self._namespace = namespace
         self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._handlers: list[Handler] = []
-        self._streams = client.streams_lists
+        self._streams = True
 
     def add_handler(self, handler: Handler) -> None:
         """Call `handler` with every batch of changes from now on; objects already known come as ADDED at once."""
@@ -82,6 +82,7 @@ class Informer:
 
     async def run(self) -> None:
         """List, then watch; again and again until cancelled."""
+        self._streams = self._client.streams_lists
         while True:
             is_permanent = False
             try:
