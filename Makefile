@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 KUBE ?= v1.36.3
 ASSETS := $(or $(KUBEBUILDER_ASSETS),$(HOME)/.cache/muster/kubernetes-$(KUBE))
 
-.PHONY: demo test check format bench conformance test-real clean
+.PHONY: demo test check format bench conformance test-real assets clean
 
 demo: $(STAMP)
 	@$(BIN)/muster demo
@@ -34,6 +34,9 @@ conformance: $(STAMP)
 test-real: $(STAMP)
 	$(if $(KUBEBUILDER_ASSETS),,hack/build-kube $(ASSETS) $(KUBE))
 	KUBEBUILDER_ASSETS=$(ASSETS) MUSTER_REAL=1 $(BIN)/pytest tests/real
+
+assets:
+	@echo $(ASSETS)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Muster needs Python 3.11 or newer; set PYTHON=python3.x")'

@@ -93,6 +93,8 @@ async def _check(transport: Transport, clock: Clock, stop: asyncio.Event, plan: 
         if answer.status == 401:
             where = f" ({plan.connection.source})" if plan.connection.source else ""
             raise BadInput(f"{server} does not accept the credentials{where}: 401 Unauthorized")
+        if 400 <= answer.status < 500 and answer.status not in (403, 429):
+            raise BadInput(f"{server} is no Kubernetes API server: /version answers with {answer.status}")
         if answer.status < 500:
             version = answer.body.get("gitVersion", "") if isinstance(answer.body, dict) else ""
             logger.info("connected", extra={"server": server, "version": version})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -13,6 +14,8 @@ from muster.client.client import Client
 from muster.client.informer import RETRY_S, Change, Informer
 from muster.client.transport import ClientError, Query, Response
 from muster.clock import Clock
+
+logger = logging.getLogger(__name__)
 
 MUSTER_GROUP = "scheduling.muster-k8s.dev"
 """The same kinds as custom resources, on clusters whose server does not have them."""
@@ -69,8 +72,10 @@ async def _answer(client: Client, clock: Clock, path: str, query: Query) -> Resp
             response = await client.transport.request("GET", path, query=query)
         except ClientError:
             response = None
-        if response is not None and response.status not in (401, 429) and response.status < 500:
+        if response is not None and response.status in (200, 403, 404):
             return response
+        status = "no answer" if response is None else str(response.status)
+        logger.warning("discovery failed", extra={"path": path, "status": status})
         await clock.sleep(RETRY_S)
 
 

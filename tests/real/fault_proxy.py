@@ -1,0 +1,137 @@
+"""A proxy between a scheduler and a server that slows requests down, loses them, and cuts watches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import aiohttp
+from aiohttp import web
+from real_servers import TOKEN
+
+HOP_BY_HOP = ("connection", "transfer-encoding", "content-encoding", "content-length", "host", "keep-alive")
+
+
+@dataclass
+class Faults:
+    """What the proxy does to writes. Rates are of 1; a lost answer is lost after the write took effect.
+
+    `on_bind` is told the number of each binding (from 1) before it is passed on; False: it is not passed on.
+    """
+
+    slow_s: float = 0.0
+    refused: float = 0.0
+    lost: float = 0.0
+    throttled: float = 0.0
+    on_bind: Callable[[int], bool] = lambda number: True
+    rng: random.Random = field(default_factory=lambda: random.Random(1))
+
+
+class FaultProxy:
+    """Forwards to a server by plain HTTP. `binds`: how many bindings it passed on."""
+
+    def __init__(self, port: int, faults: Faults) -> None:
+        self.faults = faults
+        self.binds = 0
+        self.url = ""
+        self._target = f"https://127.0.0.1:{port}"
+        self._watches: set[web.StreamResponse] = set()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[FaultProxy]:
+        """The proxy, listening at `url`."""
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        connector = aiohttp.TCPConnector(ssl=tls, limit=0)
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as self._session:
+            app = web.Application(client_max_size=2**24)
+            app.router.add_route("*", "/{path:.*}", self._handle)
+            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            try:
+                yield self
+            finally:
+                self.cut_watches()
+                await runner.cleanup()
+
+    def cut_watches(self) -> int:
+        """Break all watches; how many there were."""
+        cut = 0
+        for response in list(self._watches):
+            request = getattr(response, "_req", None)
+            if request is not None and request.transport is not None:
+                request.transport.abort()
+                cut += 1
+        return cut
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if request.method != "GET":
+            fault = await self._fault(request)
+            if fault is not None:
+                return fault
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
+        headers["Authorization"] = f"Bearer {TOKEN}"
+        try:
+            answer = await self._session.request(
+                request.method, f"{self._target}{request.raw_path}", headers=headers, data=await request.read() or None
+            )
+        except aiohttp.ClientError:
+            return _broken(request)
+        async with answer:
+            kept = {name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP}
+            if "watch=true" in request.query_string:
+                return await self._stream(request, answer, kept)
+            body = await answer.read()
+            if request.method != "GET" and self.faults.rng.random() < self.faults.lost:
+                return _broken(request)
+            if "Content-Encoding" in answer.headers:
+                kept["Content-Encoding"] = answer.headers["Content-Encoding"]
+            return web.Response(status=answer.status, body=body, headers=kept)
+
+    async def _fault(self, request: web.Request) -> web.StreamResponse | None:
+        faults = self.faults
+        if request.path.endswith("/binding"):
+            self.binds += 1
+            if not faults.on_bind(self.binds):
+                return _broken(request)
+        if faults.slow_s:
+            await asyncio.sleep(faults.slow_s * faults.rng.random() * 2)
+        drawn = faults.rng.random()
+        if drawn < faults.refused:
+            return web.json_response(
+                {"kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError"}, status=500
+            )
+        if drawn < faults.refused + faults.throttled:
+            return web.Response(status=429, headers={"Retry-After": "1"}, text="too many requests")
+        return None
+
+    async def _stream(
+        self, request: web.Request, answer: aiohttp.ClientResponse, headers: dict[str, str]
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(status=answer.status, headers=headers)
+        if "Content-Encoding" in answer.headers:
+            response.headers["Content-Encoding"] = answer.headers["Content-Encoding"]
+        await response.prepare(request)
+        self._watches.add(response)
+        try:
+            with contextlib.suppress(aiohttp.ClientError, ConnectionError):
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+        finally:
+            self._watches.discard(response)
+        return response
+
+
+def _broken(request: web.Request) -> web.StreamResponse:
+    """The connection breaks without an answer."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=502)

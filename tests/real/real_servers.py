@@ -1,0 +1,337 @@
+"""A real kube-apiserver and etcd that tests can stop and start, and what lives on it: nodes, kubelets, owners."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from control_planes import PATIENCE_S, _free_port, _is_ready, key, process, wait_until
+
+from muster.api.codec import Object, Objects
+from muster.api.meta import is_deleting, key_of, name_of, uid_of
+from muster.api.quantity import resource_units
+from muster.api.resource import NODES, PODS, Resource
+from muster.client.client import Client
+from muster.client.http import HttpTransport
+from muster.client.informer import Change, Informer
+from muster.client.kubeconfig import read_kubeconfig, write_kubeconfig
+from muster.client.transport import ApiError, ClientError
+from muster.clock import RealClock
+from muster.nodes.spec import NodeSpec, make_nodes
+
+TOKEN = "admintoken"
+POOL = "tests.muster-k8s.dev/pool"
+"""A label of nodes: tests that share a server have nodes of their own."""
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
+
+
+def find_assets(programs: tuple[str, ...] = ("etcd", "kube-apiserver", "kubectl")) -> Path:
+    """The folder of the binaries; skips where there is none, unless MUSTER_REAL is set."""
+    folder = os.environ.get("KUBEBUILDER_ASSETS", "")
+    missing = [name for name in programs if not folder or not (Path(folder) / name).exists()]
+    if missing:
+        message = f"KUBEBUILDER_ASSETS has no {', '.join(missing)} (see hack/build-kube)"
+        if os.environ.get("MUSTER_REAL"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return Path(folder)
+
+
+@dataclass
+class RealServer:
+    """etcd and kube-apiserver in a folder. `options`: further ones of kube-apiserver."""
+
+    directory: Path
+    assets: Path
+    options: tuple[str, ...] = ()
+    port: int = field(default_factory=_free_port)
+    kubeconfig: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kubeconfig = self.write_kubeconfig("kubeconfig", f"https://127.0.0.1:{self.port}")
+        self._running = contextlib.ExitStack()
+        self._etcd_url = f"http://127.0.0.1:{_free_port()}"
+
+    def write_kubeconfig(self, name: str, server: str) -> Path:
+        """A kubeconfig for an administrator at an address."""
+        cluster = {"server": server, **({"insecure-skip-tls-verify": True} if server.startswith("https") else {})}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "real", "cluster": cluster}],
+            "users": [{"name": "admin", "user": {"token": TOKEN}}],
+            "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
+            "current-context": "real",
+        }
+        write_kubeconfig(self.directory / name, config)
+        return self.directory / name
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[RealServer]:
+        """The server, ready; ended at the end."""
+        key(self.directory)
+        (self.directory / "tokens.csv").write_text(f"{TOKEN},admin,admin,system:masters\n")
+        peer = f"http://127.0.0.1:{_free_port()}"
+        etcd = [str(self.assets / "etcd"), "--name=one", f"--data-dir={self.directory / 'etcd'}", "--unsafe-no-fsync"]
+        etcd += [f"--listen-client-urls={self._etcd_url}", f"--advertise-client-urls={self._etcd_url}"]
+        etcd += [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=one={peer}"]
+        with process(etcd, self.directory / "etcd.log", self.directory), self._running:
+            self.start()
+            yield self
+
+    def start(self) -> None:
+        """Start kube-apiserver and wait until it is ready."""
+        command = [str(self.assets / "kube-apiserver"), f"--etcd-servers={self._etcd_url}", "--bind-address=127.0.0.1"]
+        command += [f"--secure-port={self.port}", "--endpoint-reconciler-type=none", "--token-auth-file=tokens.csv"]
+        command += [f"--cert-dir={self.directory / 'certs'}", "--service-cluster-ip-range=10.0.0.0/16"]
+        command += ["--service-account-issuer=https://localhost", "--service-account-key-file=sa.pub"]
+        command += ["--service-account-signing-key-file=sa.key", "--authorization-mode=AlwaysAllow"]
+        command += ["--disable-admission-plugins=ServiceAccount", *self.options]
+        log = self.directory / "apiserver.log"
+        self._process = self._running.enter_context(process(command, log, self.directory))
+        wait_until(lambda: _is_ready(self.port, self._process, log), "kube-apiserver is ready")
+
+    def kill(self) -> None:
+        """End kube-apiserver as a crash would."""
+        self._process.kill()
+        self._process.wait()
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """What kubectl printed. Fails the test if it fails."""
+        command = [str(self.assets / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+
+@dataclass
+class Muster:
+    """A `muster scheduler` process."""
+
+    running: subprocess.Popen[bytes]
+    log: Path
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.running.kill()
+        self.running.wait()
+
+    def end(self) -> int:
+        """SIGTERM; the exit code."""
+        self.running.send_signal(signal.SIGTERM)
+        return self.running.wait(30)
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+
+_numbers = itertools.count()
+
+
+@contextlib.contextmanager
+def muster_scheduler(directory: Path, kubeconfig: Path, *options: str) -> Iterator[Muster]:
+    """`muster scheduler` on a server; without an election unless the options say so."""
+    command = [sys.executable, "-m", "muster.cli.main", "scheduler", "--kubeconfig", str(kubeconfig), "--port", "0"]
+    if not any("leader-elect" in option for option in options):
+        command.append("--no-leader-elect")
+    log = directory / f"muster-{next(_numbers)}.log"
+    with process([*command, *options], log, directory) as running:
+        yield Muster(running, log)
+
+
+@dataclass
+class Cluster:
+    """A client of a server, and one test's part of it: a namespace and a pool of nodes, both of this name."""
+
+    client: Client
+    name: str
+
+    async def add_nodes(self, count: int, cpu: int, **labels: str) -> list[str]:
+        """Nodes that are ready, without kubelets."""
+        spec = NodeSpec(count=count, name=self.name, capacity={"cpu": str(cpu), "memory": "64Gi", "pods": "110"})
+        for node in make_nodes([spec], RealClock().now()):
+            node["metadata"]["labels"] = {**node["metadata"].get("labels", {}), POOL: self.name, **labels}
+            await self.client.create(NODES, None, node)
+            await self.client.patch(NODES, None, name_of(node), {"spec": {"taints": None}})
+        return [name_of(node) for node in make_nodes([spec], 0.0)]
+
+    def pod(self, name: str, *, group: str = "", cpu: str = "1", scheduler: str = "muster", **spec: object) -> Object:
+        container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
+        link = {"schedulingGroup": {"podGroupName": group}} if group else {}
+        body = {
+            "schedulerName": scheduler,
+            "nodeSelector": {POOL: self.name},
+            "containers": [container],
+            **link,
+            **spec,
+        }
+        metadata = {"name": name, "namespace": self.name}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+
+    def group(self, name: str, least: int) -> Object:
+        spec = {"schedulingPolicy": {"gang": {"minCount": least}}}
+        metadata = {"name": name, "namespace": self.name}
+        return {"apiVersion": GROUPS.api_version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+    async def create(self, *objects: Object) -> None:
+        kinds = {"Pod": PODS, "PodGroup": GROUPS}
+        for obj in objects:
+            await self.client.create(kinds[obj["kind"]], self.name, obj)
+
+    async def create_gang(self, name: str, size: int, cpu: str = "1") -> None:
+        await self.create(self.group(name, size))
+        await self.create(*(self.pod(f"{name}-{number}", group=name, cpu=cpu) for number in range(size)))
+
+    async def pods(self, prefix: str = "") -> Objects:
+        """Those that have not ended."""
+        listing = await self.client.list(PODS, self.name)
+        alive = [pod for pod in listing.items if pod["status"].get("phase") not in ("Failed", "Succeeded")]
+        return [pod for pod in alive if name_of(pod).startswith(prefix)]
+
+    async def bound(self, prefix: str = "") -> dict[str, str]:
+        return {name_of(pod): pod["spec"]["nodeName"] for pod in await self.pods(prefix) if pod["spec"].get("nodeName")}
+
+    async def bind(self, pod: str, node: str) -> None:
+        """A binding by somebody else."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"metadata": {"name": pod, "namespace": self.name}, "target": target}
+        await self.client.create(PODS, self.name, body, name=pod, subresource="binding")
+
+    async def until_bound(self, count: int, prefix: str = "", patience_s: float = PATIENCE_S) -> None:
+        await self.until(f"{count} pods {prefix} are bound", lambda bound: len(bound) == count, prefix, patience_s)
+
+    async def until(
+        self, what: str, holds: Callable[[dict[str, str]], bool], prefix: str = "", patience_s: float = PATIENCE_S
+    ) -> None:
+        """Wait until the bound pods are as they should be."""
+        end_s = asyncio.get_running_loop().time() + patience_s
+        while True:
+            with contextlib.suppress(ClientError):
+                found = await self.bound(prefix)
+                if holds(found):
+                    return
+            assert asyncio.get_running_loop().time() < end_s, f"not within {patience_s:.0f} s: {what}: {found}"
+            await asyncio.sleep(0.2)
+
+    async def crowded_nodes(self) -> dict[str, int]:
+        """Nodes of which more cpu is taken than there is, in millicores over."""
+        nodes = {name_of(node): node for node in (await self.client.list(NODES)).items}
+        free = {name: _cpu(node["status"]["allocatable"]) for name, node in nodes.items()}
+        for pod in await self.pods():
+            if pod["spec"].get("nodeName"):
+                free[pod["spec"]["nodeName"]] -= _pod_cpu(pod)
+        return {name: -left for name, left in free.items() if left < 0}
+
+
+@contextlib.asynccontextmanager
+async def cluster(server: RealServer, name: str) -> AsyncIterator[Cluster]:
+    """A part of a server; its nodes go at the end, and so do its pods."""
+    transport = HttpTransport(read_kubeconfig(server.kubeconfig), max_connections=32)
+    client = Client(transport, user_agent="tests")
+    await client.create(NAMESPACES, None, {"metadata": {"name": name}})
+    try:
+        yield Cluster(client, name)
+    finally:
+        await client.transport.request("DELETE", PODS.path(name), query=[("gracePeriodSeconds", "0")])
+        await client.transport.request("DELETE", NODES.path(), query=[("labelSelector", f"{POOL}={name}")])
+        await transport.aclose()
+
+
+class Kubelets:
+    """Takes pods onto the nodes of a cluster in the order in which it sees them, rejects those without room, and ends
+    those that are deleted."""
+
+    def __init__(self, of: Cluster) -> None:
+        self.rejected: list[str] = []
+        self._cluster = of
+        self._taken: dict[str, tuple[str, int]] = {}
+        self._capacity: dict[str, int] = {}
+        self._todo: asyncio.Queue[Object] = asyncio.Queue()
+
+    async def run(self) -> None:
+        for node in (await self._cluster.client.list(NODES)).items:
+            self._capacity[name_of(node)] = _cpu(node["status"]["allocatable"])
+        informer = Informer(self._cluster.client, RealClock(), PODS, namespace=self._cluster.name)
+        informer.add_handler(self._see)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(informer.run())
+            while True:
+                pod = await self._todo.get()
+                with contextlib.suppress(ClientError):
+                    await self._handle(pod)
+
+    def _see(self, changes: list[Change]) -> None:
+        for change in changes:
+            if change.new is None:
+                self._taken.pop(key_of(change.object), None)
+            elif change.new["spec"].get("nodeName"):
+                self._todo.put_nowait(change.new)
+
+    async def _handle(self, pod: Object) -> None:
+        name, uid = name_of(pod), uid_of(pod)
+        if is_deleting(pod):
+            await self._cluster.client.delete(
+                PODS, self._cluster.name, name, {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+            )
+            self._taken.pop(key_of(pod), None)
+        elif key_of(pod) not in self._taken and pod["status"].get("phase") == "Pending":
+            node, cpu = pod["spec"]["nodeName"], _pod_cpu(pod)
+            used = sum(amount for where, amount in self._taken.values() if where == node)
+            status: Object = {"phase": "Running"}
+            if used + cpu > self._capacity.get(node, 0):
+                status = {"phase": "Failed", "reason": "OutOfcpu", "message": "no room"}
+                self.rejected.append(name)
+            else:
+                self._taken[key_of(pod)] = (node, cpu)
+            await self._cluster.client.patch(PODS, self._cluster.name, name, {"status": status}, subresource="status")
+
+
+class Owner:
+    """Keeps so many live pods of each gang (or of plain pods, for the group ""), as a Job would."""
+
+    def __init__(self, of: Cluster, sizes: dict[str, int], cpu: str = "1", scheduler: str = "muster") -> None:
+        self._cluster = of
+        self._sizes = sizes
+        self._cpu = cpu
+        self._scheduler = scheduler
+        self._number = 0
+
+    async def run(self) -> None:
+        while True:
+            with contextlib.suppress(ClientError):
+                await self.sync()
+            await asyncio.sleep(0.3)
+
+    async def sync(self) -> None:
+        alive = [pod for pod in await self._cluster.pods() if not is_deleting(pod)]
+        for name, size in self._sizes.items():
+            there = sum(name_of(pod).startswith(f"{name}-") for pod in alive)
+            for _ in range(size - there):
+                self._number += 1
+                group = name if self._scheduler == "muster" else ""
+                pod = self._cluster.pod(f"{name}-{self._number}", group=group, cpu=self._cpu, scheduler=self._scheduler)
+                try:
+                    await self._cluster.create(pod)
+                except ApiError as error:
+                    if not error.is_already_exists:
+                        raise
+
+
+def _pod_cpu(pod: Object) -> int:
+    requests = (entry.get("resources", {}).get("requests", {}) for entry in pod["spec"]["containers"])
+    return sum(_cpu(each) for each in requests)
+
+
+def _cpu(amounts: Object) -> int:
+    return resource_units("cpu", amounts.get("cpu", "0"))
