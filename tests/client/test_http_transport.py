@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.resource import CONFIG_MAPS
+from muster.api.codec import copy_object
+from muster.api.resource import CONFIG_MAPS, PODS
 from muster.apiserver.front import Front
 from muster.apiserver.http import HttpServer
 from muster.apiserver.server import ApiServer
@@ -27,6 +28,7 @@ from muster.client.kubeconfig import (
 )
 from muster.client.transport import ApiError, TransportError, WatchEvents
 from muster.clock import RealClock
+from muster.testing import make_pod
 
 
 def run(main: Callable[[HttpServer, HttpTransport], Awaitable[None]], *, token: str = "", window: int = 1000) -> None:
@@ -75,6 +77,29 @@ def test_lists_come_in_pages() -> None:
             await client.create(CONFIG_MAPS, "default", config_map(f"c{number}"))
         listing = await client.list(CONFIG_MAPS, "default")
         assert [item["metadata"]["name"] for item in listing.items] == [f"c{number}" for number in range(8)]
+
+    run(main)
+
+
+def test_pods_come_without_managed_fields_to_who_does_not_want_them() -> None:
+    async def main(server: HttpServer, transport: HttpTransport) -> None:
+        lean = HttpTransport(Connection(server.url), trims=True)
+        try:
+            await Client(transport).create(PODS, "default", make_pod("a", cpu="1"))
+            whole, trimmed = await Client(transport).list(PODS), await Client(lean).list(PODS)
+            (pod,) = whole.items
+            expected = copy_object(pod)
+            expected["metadata"].pop("managedFields", None)
+            assert trimmed.items == [expected]
+            async with aclosing(Client(lean).watch(PODS, resource_version="0")) as stream:
+                async for events in stream:
+                    pods = [event.object for event in events if event.type == "ADDED"]
+                    assert [(each["metadata"], each["spec"]) for each in pods] == [
+                        (expected["metadata"], expected["spec"])
+                    ]
+                    break
+        finally:
+            await lean.aclose()
 
     run(main)
 

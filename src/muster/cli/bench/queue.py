@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from time import perf_counter, process_time
 
-from muster.api.codec import Object, Objects, dumps, loads
+from muster.api.codec import Object, Objects, dumps, loads_lean
 from muster.client.informer import Change
 from muster.engine.decide import decide
 from muster.engine.defaults import DEFAULT_PROFILE
@@ -139,13 +139,15 @@ def _list() -> Object:
     pages = LISTED_PODS // 5_000
     cache = SchedulerCache(frozenset({"default-scheduler"}))
     gc.collect()
-    gc.disable()  # as the informer does while it lists
+    gc.disable()  # as a scheduler does until it has listed
     try:
         wall, cpu = perf_counter(), process_time()
         for number in range(pages):
-            for pod in loads(page)["items"]:
+            pods = loads_lean(page)["items"]
+            for pod in pods:
                 pod["metadata"]["name"] += f"-{number}"
-                cache.apply_pods((Change("ADDED", None, pod),))
+            cache.apply_pods([Change("ADDED", None, pod) for pod in pods])
+        cache.state.snapshot()
         cpu, wall = process_time() - cpu, perf_counter() - wall
     finally:
         gc.enable()
