@@ -91,7 +91,7 @@ def test_pods_come_without_managed_fields_to_who_does_not_want_them() -> None:
             expected = copy_object(pod)
             expected["metadata"].pop("managedFields", None)
             assert trimmed.items == [expected]
-            async with aclosing(lean.watch("/api/v1/pods", query=[("resourceVersion", "0")])) as stream:
+            async with aclosing(lean.watch("/api/v1/pods", query=[("resourceVersion", "0")])) as stream:  # type: ignore[type-var]  # an async generator
                 async for events in stream:
                     pods = [event.object for event in events if event.type == "ADDED"]
                     assert [(each["metadata"], each["spec"]) for each in pods] == [
