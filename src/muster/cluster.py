@@ -8,15 +8,15 @@ and no time passes.
 from __future__ import annotations
 
 import random
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Container, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
 from muster.api.codec import Object, Objects, copy_object
 from muster.api.groups import GroupRef, GroupTerms
-from muster.api.manifests import Manifest, ManifestError, creation_order, load, parse, resource_of
-from muster.api.meta import key_of, name_of, namespace_of
+from muster.api.manifests import Manifest, ManifestError, creation_order, is_from_cluster, load, parse, resource_of
+from muster.api.meta import controller_of, key_of, name_of, namespace_of
 from muster.api.resource import NAMESPACES, NODES, POD_GROUPS, PODS, WORKLOADS, Resource
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.server import ApiServer
@@ -31,17 +31,22 @@ from muster.controllers.job_groups import GroupApi, plan_group
 from muster.controllers.job_spec import JobSpec
 from muster.engine.decide import DEFAULT_BUDGET, decide
 from muster.engine.explain import explain
+from muster.engine.explanation.question import DEFAULT_EFFORT
 from muster.engine.explanation.waiting import RunningGroup
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed
 from muster.nodes.spec import completed
 from muster.scheduler.cache import SchedulerCache
+from muster.scheduler.explaining.explainer import Explainer
+from muster.scheduler.explaining.feed import core_of, in_stored_form
+from muster.scheduler.explaining.names import entities_of
 from muster.scheduler.members import PodRecord
+from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import GroupFacts, hold_of_group
 
 T = TypeVar("T")
 
-Source: TypeAlias = str | Path | Sequence[Object]
-"""A path, YAML or JSON text (it has a newline), or objects."""
+Source: TypeAlias = str | Path | Sequence[Object] | Sequence[Manifest]
+"""A path (a file or a directory), YAML or JSON text (it has a newline), or objects."""
 
 State: TypeAlias = Literal["Placed", "Infeasible", "Undecided"]
 
@@ -140,6 +145,25 @@ class Cluster:
         assignments = {key: node for answer in answers for key, node in answer.assignments.items()}
         return Result(worst.state, assignments, worst.explanation, manifests)
 
+    def explain(
+        self, source: Source | None = None, *names: str, namespace: str = "default", effort: int = DEFAULT_EFFORT
+    ) -> Objects:
+        """Why what waits does so, and the smallest changes that help: an explanation for each group or plain pod.
+
+        `source`: what is asked about besides what the cluster has; it is gone afterwards. `names`: what to explain, as
+        `podgroup/NAME`, `job/NAME`, `pod/NAME` or `compositepodgroup/NAME` of the namespace; by default everything that
+        waits. Each is explained as if it were next. `effort` bounds the search for changes, in units of work. The form
+        is docs/explain-output.schema.json. Raises `ManifestError`, and `UnknownName` (a ValueError).
+        """
+        created = self._objects.create(read(source))[0] if source is not None else []
+        try:
+            core = core_of(self._objects.all(), SchedulerOptions(), self._objects.now())
+            explainer = Explainer(core, self._objects.now(), effort)
+            chosen = [entity for name in names for entity in entities_of(core, name, namespace)]
+            return [explainer.explain(entity) for entity in (chosen if names else explainer.entities())]
+        finally:
+            self._objects.remove(created)
+
     def apply(self, result: Result) -> None:
         """Take over a result: its objects exist and its pods have their nodes from now on.
 
@@ -233,15 +257,26 @@ class _Objects:
         """
         created: list[tuple[Resource, str]] = []
         pods: list[str] = []
+        given = list(manifests)
+        owned = {owner.get("uid") for each in given if (owner := controller_of(each.object)) is not None}
         try:
-            for manifest in creation_order(manifests):
+            for manifest in creation_order(given):
                 obj = self._create(manifest, manifest.object, created)
-                made = self._expand(manifest, obj, created) if obj["kind"] == "Job" else [obj]
+                stands_for_pods = obj["kind"] == "Job" and not _has_started(manifest.object, owned)
+                made = self._expand(manifest, obj, created) if stands_for_pods else [obj]
                 pods += [key_of(each) for each in made if each["kind"] == "Pod" and key_of(each) in self.cache.pods]
         except ManifestError:
             self.remove(created)
             raise
         return created, pods
+
+    def all(self) -> Objects:
+        """All objects, in stored form."""
+        return list(self._store.list("/").items)
+
+    def now(self) -> float:
+        """The time that stands still."""
+        return SIMULATION_EPOCH_S
 
     def remove(self, created: Iterable[tuple[Resource, str]]) -> None:
         """Undo `create`."""
@@ -280,6 +315,8 @@ class _Objects:
         if namespace and self._store.get(f"/{NAMESPACES.plural}/{namespace}") is None:
             plain = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
             self._create(manifest, plain, created)
+        if is_from_cluster(obj):
+            return self._take_over(resource, namespace, obj, created)
         try:
             answer = self._post(resource, namespace, _prepared(obj))
         except ApiError as error:
@@ -291,6 +328,23 @@ class _Objects:
         if not _has_ended(obj):
             self._tell(resource, Change("ADDED", None, stored))
         return stored
+
+    def _take_over(
+        self, resource: Resource, namespace: str, obj: Object, created: list[tuple[Resource, str]]
+    ) -> Object:
+        """An object of a real cluster, as it is there."""
+        obj = in_stored_form(copy_object(obj))
+        if obj["kind"] == "Pod" and not obj["spec"].get("nodeName"):
+            obj["spec"]["schedulerName"] = OURS
+        key = _store_key(resource, namespace, name_of(obj))
+        known = self._store.get(key)
+        if known is not None:
+            return known
+        self._store.put(key, obj)
+        created.append((resource, key))
+        if not _has_ended(obj):
+            self._tell(resource, Change("ADDED", None, obj))
+        return obj
 
     def _stored(self, resource: Resource, namespace: str, name: str) -> Object:
         stored = self._store.get(_store_key(resource, namespace, name))
@@ -330,7 +384,11 @@ def read(source: Source) -> list[Manifest]:
         return load(source)
     if isinstance(source, str):
         return parse(source)
-    return [Manifest("<objects>", number, obj) for number, obj in enumerate(source, start=1)]
+    objects: Sequence[Object | Manifest] = source
+    return [
+        each if isinstance(each, Manifest) else Manifest("<objects>", number, each)
+        for number, each in enumerate(objects, start=1)
+    ]
 
 
 def _job_pods(job: Object, spec: JobSpec, group: str | None) -> Objects:
@@ -358,6 +416,12 @@ def _prepared(obj: Object) -> Object:
 
 def _has_ended(obj: Object) -> bool:
     return obj["kind"] == "Pod" and (obj.get("status") or {}).get("phase") in _ENDED
+
+
+def _has_started(job: Object, owned: Container[object]) -> bool:
+    """Whether the pods of a Job are there already. `owned`: the uids of those that own something that was given."""
+    status = job.get("status") or {}
+    return bool(uid := job["metadata"].get("uid")) and (uid in owned or bool(status.get("conditions")))
 
 
 def _store_key(resource: Resource, namespace: str, name: str) -> str:

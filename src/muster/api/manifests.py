@@ -43,9 +43,31 @@ class Manifest:
         return ManifestError(self.file, self.line, message)
 
 
+SUFFIXES = (".yaml", ".yml", ".json")
+"""Of the files that are read in a directory."""
+
+SNAPSHOT_KEY = "sim.muster-k8s.dev/snapshot"
+"""Annotation of an object that `muster snapshot` has read from a cluster: it is taken over as it is, uid and status
+included, where a simulation or an explanation reads it."""
+
+
+def is_from_cluster(obj: Object) -> bool:
+    """Whether the object is part of a snapshot of a cluster."""
+    metadata = obj["metadata"]
+    return bool(metadata.get("uid")) and SNAPSHOT_KEY in (metadata.get("annotations") or {})
+
+
 def load(path: str | Path) -> list[Manifest]:
-    """The objects of a file, in file order. Raises `ManifestError`."""
-    return parse(_read_text(path), str(path))
+    """The objects of a file, in file order; of a directory, those of all manifests in and below it, sorted by path.
+
+    Raises `ManifestError`.
+    """
+    if not Path(path).is_dir():
+        return parse(_read_text(path), str(path))
+    files = sorted(each for each in Path(path).rglob("*") if each.suffix in SUFFIXES and each.is_file())
+    if not files:
+        raise ManifestError(str(path), 0, f"there is no file *{', *'.join(SUFFIXES)} in this directory")
+    return [manifest for file in files for manifest in parse(_read_text(file), str(file))]
 
 
 def load_value(path: str | Path) -> JSON:
@@ -130,6 +152,9 @@ _RANKS: tuple[dict[tuple[str, str], tuple[str, bool]], ...] = (
         ("resource.k8s.io", "ResourceSlice"): ("resourceslices", False),
         ("resource.k8s.io", "ResourceClaimTemplate"): ("resourceclaimtemplates", True),
         ("resource.k8s.io", "ResourceClaim"): ("resourceclaims", True),
+        ("storage.k8s.io", "CSINode"): ("csinodes", False),
+        ("storage.k8s.io", "CSIDriver"): ("csidrivers", False),
+        ("storage.k8s.io", "CSIStorageCapacity"): ("csistoragecapacities", True),
     },
     {("scheduling.k8s.io", "Workload"): ("workloads", True)},
     {("scheduling.k8s.io", "CompositePodGroup"): ("compositepodgroups", True)},
@@ -141,6 +166,7 @@ _RANKS: tuple[dict[tuple[str, str], tuple[str, bool]], ...] = (
         ("apps", "ReplicaSet"): ("replicasets", True),
         ("apps", "StatefulSet"): ("statefulsets", True),
         ("apps", "DaemonSet"): ("daemonsets", True),
+        ("", "ReplicationController"): ("replicationcontrollers", True),
     },
     {("", "Pod"): ("pods", True)},
 )

@@ -33,6 +33,8 @@ COMMANDS = (
     Command("demo", "muster.cli.demo:demo", "The main job in ten seconds: pods that deadlock, and gangs that do not"),
     Command("up", "muster.cli.up:up", "Start an embedded cluster that kubectl can use"),
     Command("simulate", "muster.cli.simulate:simulate", "Run manifests on a cluster in virtual time and report"),
+    Command("explain", "muster.cli.explain:explain", "Why a group waits, who holds the room, and what would help"),
+    Command("snapshot", "muster.cli.snapshot:snapshot", "What the scheduler reads of a live cluster, in one file"),
     Command("scheduler", "muster.cli.scheduler:scheduler", "Schedule pods and gangs on any real cluster"),
     Command("bench", "muster.cli.bench.command:bench", "Measure this machine: decisions, start, throughput, memory"),
 )

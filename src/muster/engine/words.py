@@ -47,10 +47,16 @@ def demand_text(demands: list[Demand], needed: int, resources: tuple[str, ...]) 
     if len(demands) == 1:
         each = " each" if needed > 1 else ""
         return f"{pods(needed)} of {shape_text(demands[0].shape, resources)}{each}"
-    kinds = [f"{len(demand.places)} of {shape_text(demand.shape, resources)}" for demand in demands[:_MOST_KINDS]]
+    kinds = [f"{len(demand.places)} of {_told(demand.shape, resources)}" for demand in demands[:_MOST_KINDS]]
     more = len(demands) - len(kinds)
     rest = f", and {more} more kinds" if more else ""
     return f"{pods(needed)} ({', '.join(kinds)}{rest})"
+
+
+def _told(shape: Shape, resources: tuple[str, ...]) -> str:
+    """What matters of a shape; all that it requests, if it requests none of the resources that matter."""
+    matters = any(name in resources for name, _ in shape.usage.requests)
+    return shape_text(shape, resources if matters else ())
 
 
 _MOST_KINDS = 4

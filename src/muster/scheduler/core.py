@@ -146,6 +146,10 @@ class SchedulerCore:
         self._batch = self.options.passes if left else min(2 * self._batch, self.options.batch)
         return result
 
+    def plan_for(self, ask: Ask, members: tuple[Member, ...], now: float) -> Plan | NoPlan:
+        """Who would be evicted for an entity that fits nowhere, or why nobody; nothing comes of it."""
+        return self.preemptions.plan(self._question(ask, members), now)
+
     def take_apart(self) -> list[Apart | Planning]:
         """The questions that are to be decided beside the loop and given to `conclude`."""
         taken, self._apart = self._apart, []

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from muster.api.codec import Object, Objects
-from muster.api.manifests import Manifest, creation_order, resource_of
+from muster.api.manifests import Manifest, creation_order, is_from_cluster, resource_of
 from muster.api.meta import name_of, namespace_of
-from muster.api.resource import NAMESPACES, NODES
+from muster.api.resource import NAMESPACES, NODES, Resource
 from muster.apiserver.store.memory import MemoryStore
 from muster.client.transport import ApiError, Transport
 from muster.clock import VirtualClock
 from muster.nodes.spec import NodeSpec, completed
+from muster.scheduler.explaining.feed import in_stored_form
 from muster.simulator.embedded import EmbeddedCluster
 from muster.simulator.faults import FaultyTransport, RequestFaults
 from muster.simulator.history import History
@@ -119,6 +120,9 @@ class World:
         obj = manifest.object
         resource = resource_of(obj)
         assert resource is not None, "manifests are of known kinds"
+        if is_from_cluster(obj):
+            self._take_over(obj, resource)
+            return
         if resource.kind == NODES.kind and resource.group == NODES.group:
             obj = completed(obj, self.clock.now())
         namespace = (namespace_of(obj) or "default") if resource.namespaced else None
@@ -128,6 +132,14 @@ class World:
             await self._ensure_namespace(name_of(obj), obj)
         else:
             await self.cluster.client.create(resource, namespace, obj)
+
+    def _take_over(self, obj: Object, resource: Resource) -> None:
+        """An object of a snapshot of a cluster: it is there as it was, with its uid, status and node."""
+        name = f"{namespace_of(obj) or 'default'}/{name_of(obj)}" if resource.namespaced else name_of(obj)
+        if resource.kind == NAMESPACES.kind:
+            self._namespaces[name] = None
+        if self.store.get(f"/{resource.plural}/{name}") is None:
+            self.store.put(f"/{resource.plural}/{name}", in_stored_form(obj))
 
     async def _ensure_namespace(self, name: str, obj: Object | None = None) -> None:
         if name in self._namespaces:

@@ -1,0 +1,100 @@
+"""`muster explain`: why a group, Job or pod waits, what holds the room, and the smallest changes that would help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from muster.api.codec import Object, Objects
+from muster.api.manifests import Manifest, ManifestError, is_from_cluster
+from muster.cli.errors import BadInput
+from muster.cli.explain_view import draw
+from muster.cli.inputs import read_manifests
+from muster.cli.options import OUTPUT, Output, Write
+from muster.cli.output import emit, error_console
+
+SOURCE = Group.create_ordered("Source")
+DEFAULT_EFFORT = 8192
+"""Units of work for the changes of one group; see docs/howto/why-it-waits.md."""
+
+
+def explain(
+    *names: Annotated[str, Parameter(show_default=False)],
+    file: Annotated[
+        tuple[Path, ...],
+        Parameter(name=["--file", "-f"], consume_multiple=True, negative="", show_default=False, group=SOURCE),
+    ] = (),
+    kubeconfig: Annotated[Path | None, Parameter(group=SOURCE)] = None,
+    context: Annotated[str, Parameter(group=SOURCE)] = "",
+    namespace: Annotated[str, Parameter(name=["--namespace", "-n"])] = "default",
+    effort: Annotated[int, Parameter(show_default=False)] = DEFAULT_EFFORT,
+    output: Output = "table",
+    write: Write = None,
+    all_rows: Annotated[bool, Parameter(name="--all", negative="", show_default=False, group=OUTPUT)] = False,
+) -> int:
+    """Explain why pods and groups wait, who holds the room, and which smallest changes would let them run.
+
+    Reads files (-f), or else the cluster of a kubeconfig; with both, the objects of the files are asked about as if
+    they were in that cluster. Nothing is changed. Each group is explained as if it were next.
+
+    Parameters
+    ----------
+    names
+        What to explain: podgroup/NAME, job/NAME, pod/NAME, workload/NAME or compositepodgroup/NAME. Default: all that
+        waits.
+    file
+        Manifests, snapshots (muster snapshot), or directories of them; - is standard input. Repeatable.
+    kubeconfig
+        How to reach the cluster. Default: as in a pod of the cluster, else what kubectl would use.
+    context
+        The context of the kubeconfig. Default: its current one.
+    namespace
+        The namespace of the names.
+    effort
+        How much work to spend on looking for changes, for each group. Default: 8192.
+    output
+        How to print it; the form of the JSON is docs/explain-output.schema.json.
+    write
+        Write it into this file instead.
+    all_rows
+        Show all nodes, holders and placements in the table, however many.
+    """
+    if effort < 1:
+        raise BadInput(f"--effort {effort}: must be a positive number")
+    objects, asked = _sources(file, kubeconfig, context)
+    with error_console().status("Deciding"):
+        found = explanations(objects, asked, names, namespace, effort)
+    value = {"explanations": found}
+    emit(value, output, write, lambda console: draw(value, console, everything=all_rows))
+    return 0
+
+
+def explanations(
+    objects: Objects | list[Manifest], asked: list[Manifest], names: tuple[str, ...], namespace: str, effort: int
+) -> list[Object]:
+    """The explanations of what is named, else of what waits, in the cluster of these objects. Raises `BadInput`."""
+    from muster.cluster import Cluster
+    from muster.scheduler.explaining.names import UnknownName
+
+    try:
+        cluster = Cluster.load(objects) if objects else Cluster()
+        return list(cluster.explain(asked or None, *names, namespace=namespace, effort=effort))
+    except (ManifestError, UnknownName) as error:
+        raise BadInput(str(error)) from error
+
+
+def _sources(
+    files: tuple[Path, ...], kubeconfig: Path | None, context: str
+) -> tuple[Objects | list[Manifest], list[Manifest]]:
+    """The objects of the cluster, and those that are asked about besides. Raises `BadInput`."""
+    manifests = read_manifests(files)
+    if manifests and kubeconfig is None and not context:
+        return manifests, []
+    if any(is_from_cluster(manifest.object) for manifest in manifests):
+        raise BadInput("a snapshot of a cluster and --kubeconfig cannot be combined: the snapshot is the cluster")
+    from muster.cli.live import read_live
+
+    with error_console().status("Reading the cluster"):
+        return read_live(kubeconfig, context).objects, manifests
