@@ -148,6 +148,8 @@ class SchedulerCore:
 
     def plan_for(self, ask: Ask, members: tuple[Member, ...], now: float) -> Plan | NoPlan:
         """Who would be evicted for an entity that fits nowhere, or why nobody; nothing comes of it."""
+        if self.entities.profiles[ask.profile].preemption is None:
+            return NoPlan("the profile evicts nobody")
         return self.preemptions.plan(self._question(ask, members), now)
 
     def take_apart(self) -> list[Apart | Planning]:
