@@ -26,11 +26,18 @@ def problems(value: JSON, schema: Schema | None, path: str = "") -> Iterator[str
     elif schema.type == "array":
         yield from _list_problems(value, schema, path)
     elif kind == "string" and not isinstance(value, str):
-        yield f"{path}: expected string, got &value.valueUnstructured{{Value:{json.dumps(value)}}}"
+        yield f"{path}: expected string, got {_go_value(value)}"
     elif kind == "numeric" and (isinstance(value, bool) or not isinstance(value, int | float)):
         yield f"{path}: expected numeric (int or float), got {_go_type(value)}"
     elif kind == "boolean" and not isinstance(value, bool):
-        yield f"{path}: expected boolean, got &value.valueUnstructured{{Value:{json.dumps(value)}}}"
+        yield f"{path}: expected boolean, got {_go_value(value)}"
+
+
+def _go_value(value: JSON) -> str:
+    """A value as Go's messages print it: texts by pointer, the rest with its type."""
+    if isinstance(value, str):
+        return f"&{{{value}}}"
+    return f"&value.valueUnstructured{{Value:{json.dumps(value)}}}"
 
 
 def _go_type(value: JSON) -> str:
@@ -43,7 +50,7 @@ def _go_type(value: JSON) -> str:
 
 def _map_problems(value: JSON, schema: Schema, path: str) -> Iterator[str]:
     if not isinstance(value, dict):
-        yield f"{path}: expected map, got &value.valueUnstructured{{Value:{json.dumps(value)}}}"
+        yield f"{path}: expected map, got {_go_value(value)}"
         return
     for name, item in value.items():
         child = schema.child(name)
@@ -55,7 +62,7 @@ def _map_problems(value: JSON, schema: Schema, path: str) -> Iterator[str]:
 
 def _list_problems(value: JSON, schema: Schema, path: str) -> Iterator[str]:
     if not isinstance(value, list):
-        yield f"{path}: expected list, got &value.valueUnstructured{{Value:{json.dumps(value)}}}"
+        yield f"{path}: expected list, got {_go_value(value)}"
         return
     seen: set[str] = set()
     for index, item in enumerate(value):

@@ -15,15 +15,26 @@ from msgspec import Struct
 from muster.api.codec import JSON, Object, copy, copy_object, loads
 from muster.apiserver.context import Context
 from muster.apiserver.decoding import WrongValue
-from muster.apiserver.errors import Qualified, StatusError, bad_request, invalid, unsupported_media_type
+from muster.apiserver.errors import Qualified, bad_request, invalid, unsupported_media_type
 from muster.apiserver.fields import invalid_value, not_supported, required, too_long
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Served
+from muster.apiserver.schema import is_known
 from muster.client.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 
 _DECODERS = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+GO_NAMES: dict[type, str] = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "bool",
+    type(None): "null",
+}
+"""What Go's decoder calls the values of JSON."""
 LONGEST_MANAGER = 128
 """How many characters the name of a field manager may have."""
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
@@ -200,18 +211,19 @@ def check_type(obj: Object, api_version: str, kind: str) -> None:
     """The object's apiVersion and kind must be the expected ones, or absent. Raises StatusError (400)."""
     got_version = obj.get("apiVersion") or api_version
     got_kind = obj.get("kind") or kind
-    version = api_version.rpartition("/")[2]
-    if got_version != api_version:
+    if (got_version, got_kind) == (api_version, kind):
+        return
+    if not isinstance(got_version, str) or not isinstance(got_kind, str):
+        raise bad_request(f"couldn't get version/kind; json parse error: {got_version} and {got_kind} are no texts")
+    group, _, version = got_version.rpartition("/")
+    prefix = f'{got_kind} in version "{version}" cannot be handled as a {kind}: '
+    if not is_known(group, version, got_kind):
         raise bad_request(
-            f'{got_kind} in version "{version}" cannot be handled as a {kind}: no kind "{got_kind}" is registered for '
-            f'version "{got_version}" in scheme "pkg/runtime/scheme.go:111"'
+            f'{prefix}no kind "{got_kind}" is registered for version "{got_version}" in scheme '
+            '"pkg/runtime/scheme.go:111"'
         )
-    if got_kind != kind:
-        package = (api_version.rpartition("/")[0] or "core").partition(".")[0]
-        raise bad_request(
-            f'{got_kind} in version "{version}" cannot be handled as a {kind}: converting ({version}.{got_kind}) to '
-            f"({package}.{kind}): unknown conversion"
-        )
+    package = (api_version.rpartition("/")[0] or "core").partition(".")[0]
+    raise bad_request(f"{prefix}converting ({version}.{got_kind}) to ({package}.{kind}): unknown conversion")
 
 
 def read_patch(request: ApiRequest, accepted: Sequence[str] = ()) -> Patch:
@@ -226,20 +238,45 @@ def read_patch(request: ApiRequest, accepted: Sequence[str] = ()) -> Patch:
         )
     if type_ not in PATCH_TYPES:
         raise unsupported_media_type("415: Unsupported Media Type")
-    if isinstance(request.body, bytes):
-        try:
-            value = _decode(request.body, type_ if type_ == APPLY_PATCH else "application/json", "")
-        except StatusError as error:
-            raise bad_request("error decoding patch: " + str(error)) from error
-    else:
-        value = copy(request.body)
-    if type_ != JSON_PATCH and not isinstance(value, dict):
-        raise bad_request("error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}")
+    value = _patch_value(request.body, type_) if isinstance(request.body, bytes) else copy(request.body)
+    if type_ == JSON_PATCH:
+        if not isinstance(value, list):
+            found = GO_NAMES[type(value)]
+            why = f"json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
+            raise bad_request(f"error decoding patch: {why}")
+    elif not isinstance(value, dict):
+        text = f"json: cannot unmarshal {GO_NAMES[type(value)]} into Go value of type map[string]interface {{}}"
+        raise bad_request(text if type_ == STRATEGIC_MERGE_PATCH else f"error decoding patch: {text}")
     if type_ == APPLY_PATCH and not request.parameter("fieldManager"):
-        why = required("fieldManager", "is required for apply patch")
-        raise invalid(Qualified("meta.k8s.io", "PatchOptions"), "", [why])
+        missing = required("fieldManager", "is required for apply patch")
+        raise invalid(Qualified("meta.k8s.io", "PatchOptions"), "", [missing])
     force = go_bool(request.parameter("force"))
     return Patch(type_, value, force, request.parameter("fieldManager"))
+
+
+def _patch_value(body: bytes, type_: str) -> JSON:
+    if type_ == APPLY_PATCH:
+        try:
+            return yaml.load(body, Loader=_Yaml)
+        except yaml.YAMLError as error:
+            raise bad_request(f"error decoding YAML: error converting YAML to JSON: {_yaml_text(error)}") from error
+    try:
+        return loads(body)
+    except ValueError as error:
+        why = "unexpected end of JSON input" if _is_cut_off(error) else f"invalid character: {error}"
+        raise bad_request(why if type_ == STRATEGIC_MERGE_PATCH else f"error decoding patch: {why}") from error
+
+
+def _is_cut_off(error: ValueError) -> bool:
+    text = str(error)
+    return "end of data" in text or "empty document" in text
+
+
+def _yaml_text(error: yaml.YAMLError) -> str:
+    """A YAML error in one line, as Go's library says it."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None)
+    return f"yaml: line {mark.line}: {problem}" if mark is not None and problem else " ".join(str(error).split())
 
 
 def read_write_options(ctx: Context, request: ApiRequest, kind: str) -> None:

@@ -6,7 +6,6 @@ decoder into Go structs does. Error texts are those of Go's decoder where they a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Protocol, TypeAlias
@@ -15,23 +14,19 @@ from muster.api.codec import JSON, Object, copy
 from muster.api.quantity import QuantityError, canonical_quantity
 from muster.api.resource import Resource
 from muster.apiserver.schema import Schema, schema_for
+from muster.apiserver.times import MICROSECONDS, SECONDS, WrongTime, canonical_time
+from muster.apiserver.zero_values import drops_zero
 
 Unknown: TypeAlias = list[list[str]]
 Decode: TypeAlias = Callable[[JSON, Unknown], JSON]
 _Field: TypeAlias = tuple[type | None, Decode, bool]
 """Of a field: the type whose values stand as they are, its decoder, whether an empty value is left out."""
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 _RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1), "": (-(2**63), 2**63 - 1)}
 
 
 _canonical = lru_cache(maxsize=4096)(canonical_quantity)
-
-
-@lru_cache(maxsize=4096)
-def _is_time(text: str) -> bool:
-    """Whether it is an RFC 3339 time; within a second nearly all are the same."""
-    return _TIME.fullmatch(text) is not None
 
 
 class WrongValue(Exception):
@@ -83,7 +78,7 @@ class Decoders:
             case "int-or-string":
                 return _int_or_string
             case "date-time":
-                return _time
+                return _micro_time if schema.name == _MICRO_TIME else _time
             case "int32" | "int64" | "integer":
                 return _integer(schema.format)
             case "boolean":
@@ -115,7 +110,7 @@ class Decoders:
                     if known is None and not (is_kind and key in ("apiVersion", "kind")):
                         unknown.append([key])
                         continue
-                    entry = decoders[key] = self._field(known)
+                    entry = decoders[key] = self._field(known, schema.name, key)
                 leaf, decode_item, drops_empty = entry
                 if item is None:
                     continue
@@ -139,11 +134,12 @@ class Decoders:
 
         return decode
 
-    def _field(self, schema: Schema | None) -> _Field:
+    def _field(self, schema: Schema | None, of: str = "", name: str = "") -> _Field:
         """How to decode a field; apiVersion and kind of an object are texts without a schema."""
         decode = self.of(schema) if schema is not None else _string
-        leaf = str if decode is _string else bool if decode is _boolean else None
-        return leaf, decode, schema is not None and _is_collection(schema)
+        drops_empty = (schema is not None and _is_collection(schema)) or drops_zero(of, name)
+        leaf = str if decode is _string else bool if decode is _boolean and not drops_empty else None
+        return leaf, decode, drops_empty
 
     def _map(self, schema: Schema) -> Decode:
         assert schema.values is not None
@@ -314,9 +310,16 @@ def _quantity(value: JSON, unknown: Unknown) -> JSON:
         raise WrongValue(str(error)) from error
 
 
-def _time(value: JSON, unknown: Unknown) -> JSON:
-    if type(value) is not str:
-        raise WrongValue(_found(value), "string")
-    if not _is_time(value):
-        raise WrongValue(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"')
-    return value
+def _timestamp(layout: str) -> Decode:
+    def decode(value: JSON, unknown: Unknown) -> JSON:
+        if type(value) is not str:
+            raise WrongValue(_found(value), "string")
+        try:
+            return canonical_time(value, layout)
+        except WrongTime as error:
+            raise WrongValue(str(error)) from error
+
+    return decode
+
+
+_time, _micro_time = _timestamp(SECONDS), _timestamp(MICROSECONDS)

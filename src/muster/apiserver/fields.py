@@ -18,6 +18,7 @@ LABEL_TEXT = (
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 
+LONGEST_LABEL = 63
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -86,7 +87,7 @@ def too_many(field: str, count: int, limit: int) -> FieldError:
 def label_problems(text: str) -> list[str]:
     """What is wrong with an RFC 1123 label."""
     problems = []
-    if len(text) > 63:
+    if len(text) > LONGEST_LABEL:
         problems.append("must be no more than 63 bytes")
     if not _LABEL.fullmatch(text):
         problems.append(LABEL_TEXT)

@@ -206,11 +206,10 @@ def _without(fields: FieldSet, done: Changes) -> FieldSet:
 def applied(
     entries: Objects, old: Object | None, config: Object, schema: Schema | None, writer: Writer, *, force: bool
 ) -> tuple[Object, Objects]:
-    """The object after an apply, and its entries. Raises StatusError (409, 500).
+    """The object after an apply, and its entries. Raises StatusError (409).
 
-    `old`: the live object, None if there is none; `config`: what is applied.
+    `old`: the live object, None if there is none; `config`: what is applied, and passed `check`.
     """
-    _check(config, schema)
     live = old or {}
     managers = _read(entries)
     if old is not None and not managers:
@@ -235,11 +234,13 @@ def applied(
     return new, _written([entry for entry in after if entry.fields])
 
 
-def _check(config: Object, schema: Schema | None) -> None:
+def check(config: Object, schema: Schema | None) -> None:
+    """A configuration must be one that can be applied. Raises StatusError (500)."""
     found = list(problems(config, schema))
     if not found:
         return
-    meta = config.get("metadata") or {}
+    given = config.get("metadata")
+    meta = given if isinstance(given, dict) else {}
     group, _, version = config["apiVersion"].rpartition("/")
     of = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {group}/{version}, Kind={config['kind']}"
     text = found[0] if len(found) == 1 else "\n  ".join(("errors:", *found))

@@ -14,6 +14,7 @@ from muster.apiserver.fields import (
     FieldError,
     forbidden_field,
     invalid_value,
+    path_segment_problems,
     qualified_name_problems,
     required,
     shown,
@@ -59,9 +60,10 @@ def complete_new(metadata: Object, ctx: Context) -> None:
         "deletionGracePeriodSeconds",
         "selfLink",
         "managedFields",
-        "generation",
     ):
         metadata.pop(name, None)
+    if not metadata.get("generation"):
+        metadata.pop("generation", None)
     metadata["uid"] = random_uid(ctx.rng)
     metadata["creationTimestamp"] = ctx.timestamp
 
@@ -75,14 +77,12 @@ def restore_fixed(metadata: Object, old: Object) -> None:
         "deletionGracePeriodSeconds",
         "generation",
         "namespace",
-        "generateName",
     ):
         if name in old:
             metadata[name] = old[name]
         else:
             metadata.pop(name, None)
     metadata.pop("managedFields", None)
-    metadata.pop("selfLink", None)
 
 
 def validate_metadata(metadata: Object, strategy: Strategy) -> list[FieldError]:
@@ -98,7 +98,11 @@ def validate_metadata(metadata: Object, strategy: Strategy) -> list[FieldError]:
         errors.append(required("metadata.name", "name or generateName is required"))
     else:
         errors += [invalid_value("metadata.name", name, problem) for problem in strategy.name_problems(name)]
-    return errors + _validate_maps(metadata) + _validate_owners(metadata) + _validate_finalizers(metadata)
+    generation = metadata.get("generation") or 0
+    if generation < 0:
+        errors.append(invalid_value("metadata.generation", generation, "must be greater than or equal to 0"))
+    errors += _validate_maps(metadata) + _validate_owners(metadata) + _validate_finalizers(metadata)
+    return errors + _validate_own_finalizers(metadata, strategy)
 
 
 def _validate_maps(metadata: Object) -> list[FieldError]:
@@ -117,57 +121,103 @@ def _validate_maps(metadata: Object) -> list[FieldError]:
 
 
 def _validate_owners(metadata: Object) -> list[FieldError]:
+    """Owner references; upstream's paths leave the index out."""
+    at = "metadata.ownerReferences"
     errors: list[FieldError] = []
     controllers: list[str] = []
-    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
-        field = f"metadata.ownerReferences[{index}]"
-        for name in ("apiVersion", "kind", "name", "uid"):
+    for owner in metadata.get("ownerReferences") or ():
+        version, kind = owner.get("apiVersion") or "", owner.get("kind") or ""
+        # What is no group and version has no version: Go's parser says so about two slashes, too.
+        if not version or version.count("/") > 1:
+            errors.append(invalid_value(f"{at}.apiVersion", version, "version must not be empty"))
+        for name in ("kind", "name", "uid"):
             if not owner.get(name):
-                errors.append(
-                    invalid_value(
-                        f"{field}.{name}",
-                        "",
-                        "version must not be empty" if name == "apiVersion" else f"{name} must not be empty",
-                    )
-                )
+                errors.append(invalid_value(f"{at}.{name}", "", "must not be empty"))
+        if (version, kind) == ("v1", "Event"):
+            errors.append(invalid_value(at, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
-            controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
+            controllers.append(f"{kind}/{owner.get('name')}")
     if len(controllers) > 1:
         why = (
             'Only one reference can have Controller set to true. Found "true" in references for '
             f"{controllers[0]} and {controllers[1]}"
         )
-        errors.append(invalid_value("metadata.ownerReferences", metadata["ownerReferences"], why))
+        errors.append(invalid_value(at, metadata["ownerReferences"], why))
     return errors
 
 
 def _validate_finalizers(metadata: Object) -> list[FieldError]:
+    """What holds for the finalizers of all kinds."""
     errors: list[FieldError] = []
     finalizers = metadata.get("finalizers") or ()
-    for index, name in enumerate(finalizers):
-        field = f"metadata.finalizers[{index}]"
-        problems = qualified_name_problems(name)
-        if problems:
-            errors += [invalid_value(field, name, problem) for problem in problems]
-        elif "/" not in name and name not in STANDARD_FINALIZERS:
-            why = "name is neither a standard finalizer name nor is it fully qualified"
-            errors.append(invalid_value(field, name, why))
+    for name in finalizers:
+        errors += [invalid_value("metadata.finalizers", name, problem) for problem in qualified_name_problems(name)]
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         why = "finalizer orphan and foregroundDeletion cannot be both set"
         errors.append(invalid_value("metadata.finalizers", list(finalizers), why))
     return errors
 
 
-def validate_metadata_update(new: Object, old: Object, strategy: Strategy) -> list[FieldError]:
-    """What an update does to metadata."""
-    errors = _validate_maps(new) + _validate_owners(new) + _validate_finalizers(new)
-    if old.get("deletionTimestamp"):
-        before = old.get("finalizers") or ()
-        added = [name for name in new.get("finalizers") or () if name not in before]
-        if added:
-            found = "[]string{" + ", ".join(shown(name) for name in added) + "}"
-            why = f"no new finalizers can be added if the object is being deleted, found new finalizers {found}"
-            errors.append(forbidden_field("metadata.finalizers", why))
+def _validate_own_finalizers(metadata: Object, strategy: Strategy) -> list[FieldError]:
+    """Finalizers without a domain are Kubernetes' own; the oldest kinds see to it."""
+    if not strategy.knows_finalizers:
+        return []
+    why = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        invalid_value(f"metadata.finalizers[{index}]", name, why)
+        for index, name in enumerate(metadata.get("finalizers") or ())
+        if "/" not in name and name not in STANDARD_FINALIZERS
+    ]
+
+
+_FIXED = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def validate_fixed(new: Object, old: Object) -> list[FieldError]:
+    """What only the server says may be sent along as it is; leaving it out is no change. Say so before `restore_fixed`.
+
+    Upstream checks this twice, once for all kinds and once for the kind.
+    """
+    return [
+        invalid_value(f"metadata.{name}", new[name], "field is immutable")
+        for name in _FIXED
+        if new.get(name) not in (None, "") and new[name] != old.get(name)
+        for _ in range(2)
+    ]
+
+
+def validate_metadata_update(new: Object, old: Object, strategy: Strategy, *, repeats: bool) -> list[FieldError]:
+    """What an update does to metadata.
+
+    `repeats`: errors come as often as upstream finds them: it checks an update for all kinds, then the new object as
+    a whole, then the update again for the kind, and most kinds then the new object again.
+    Source: apiserver `registry/rest/update.go`, apimachinery `api/validation/objectmeta.go`.
+    """
+    errors = _validate_no_new_finalizers(new, old)
     if new.get("name") != old.get("name"):
         errors.append(invalid_value("metadata.name", new.get("name"), "field is immutable"))
-    return errors
+    maps, finalizers = _validate_maps(new) + _validate_owners(new), _validate_finalizers(new)
+    own = _validate_own_finalizers(new, strategy)
+    if not repeats:
+        return errors + maps + finalizers + own
+    again = strategy.revalidates_metadata
+    base = new.get("generateName")
+    prefix = (
+        [invalid_value("metadata.generateName", base, text) for text in path_segment_problems(base)] if base else []
+    )
+    if again and base:
+        problems = strategy.name_problems(base[:-1] + "a" if base.endswith("-") else base)
+        prefix += [invalid_value("metadata.generateName", base, problem) for problem in problems]
+    return errors * 2 + prefix + maps * (4 if again else 3) + finalizers * (1 + again) + own * (1 + again)
+
+
+def _validate_no_new_finalizers(new: Object, old: Object) -> list[FieldError]:
+    if not old.get("deletionTimestamp"):
+        return []
+    before = old.get("finalizers") or ()
+    added = [name for name in new.get("finalizers") or () if name not in before]
+    if not added:
+        return []
+    found = "[]string{" + ", ".join(shown(name) for name in added) + "}"
+    why = f"no new finalizers can be added if the object is being deleted, found new finalizers {found}"
+    return [forbidden_field("metadata.finalizers", why)]

@@ -9,7 +9,8 @@ import jsonpatch
 
 from muster.api.codec import JSON, Object, copy_object
 from muster.apiserver.bodies import Patch
-from muster.apiserver.errors import StatusError, bad_request, failure
+from muster.apiserver.errors import Qualified, StatusError, bad_request, failure, invalid
+from muster.apiserver.fields import invalid_value
 from muster.apiserver.schema import Schema
 from muster.client.transport import JSON_PATCH, MERGE_PATCH
 
@@ -23,7 +24,40 @@ def patched(old: Object, patch: Patch, schema: Schema | None) -> JSON:
         return _json_patch(old, patch.value)
     if patch.type == MERGE_PATCH:
         return merge_patch(old, patch.value)
+    problem = _restore_problem(patch.value, schema)
+    if problem:
+        raise invalid(Qualified("", ""), "", [invalid_value("patch", go_text(patch.value), problem)])
     return strategic_merge(old, patch.value, schema)
+
+
+def _restore_problem(value: JSON, schema: Schema | None) -> str:
+    """What keeps a strategic patch from being an object of the kind again; "" if nothing does."""
+    if schema is None or value is None or not schema.type:
+        return ""
+    if isinstance(value, dict):
+        found = (_restore_problem(item, schema.child(key)) for key, item in value.items() if not key.startswith("$"))
+        return next(filter(None, found), "")
+    if isinstance(value, list):
+        return next(filter(None, (_restore_problem(item, schema.items) for item in value)), "")
+    if schema.type == "array":
+        return f"cannot restore slice from {_GO_TYPES[type(value)]}"
+    if schema.type == "object" and schema.fields:
+        return f"cannot restore struct from: {_GO_TYPES[type(value)]}"
+    return ""
+
+
+_GO_TYPES: dict[type, str] = {str: "string", bool: "bool", int: "int64", float: "float64"}
+
+
+def go_text(value: JSON) -> str:
+    """A JSON value as Go prints it (`%v`)."""
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{go_text(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(go_text(item) for item in value) + "]"
+    if value is None:
+        return "<nil>"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _json_patch(old: Object, operations: JSON) -> JSON:
@@ -57,6 +91,8 @@ def strategic_merge(target: JSON, patch: JSON, schema: Schema | None) -> JSON:
     if not isinstance(patch, dict):
         return patch
     directive = patch.get("$patch")
+    if directive is not None and directive not in ("replace", "delete", "merge"):
+        raise failure(500, "", f"unknown patch type: {go_text(directive)} in map: {go_text(patch)}", {})
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != "$patch"}
     if directive == "delete":
@@ -103,10 +139,12 @@ def _merge_list(current: list[JSON], patch: list[JSON], schema: Schema | None, o
     if not key:
         merged = [*current, *(item for item in patch if item not in current)]
         return _ordered(merged, current, order or patch, "")
-    if any(item.get("$patch") == "replace" and len(item) == 1 for item in patch):
+    if any(isinstance(item, dict) and item.get("$patch") == "replace" and len(item) == 1 for item in patch):
         return [item for item in patch if "$patch" not in item]
     result = list(current)
     for item in patch:
+        if not isinstance(item, dict) or (key not in item and "$patch" not in item):
+            raise failure(500, "", f"map: {go_text(item)} does not contain declared merge key: {key}", {})
         index = next((place for place, old in enumerate(result) if old.get(key) == item.get(key)), None)
         if item.get("$patch") == "delete":
             result = [old for old in result if old.get(key) != item.get(key)]

@@ -157,6 +157,11 @@ def schema_for(group: str, version: str, kind: str, release: str = ALL_RELEASES)
     return facts(release).kind(group, version, kind)
 
 
+def is_known(group: str, version: str, kind: str) -> bool:
+    """Whether any release has the kind."""
+    return (group, version, kind) in facts().names
+
+
 @lru_cache(maxsize=1)
 def _load() -> Mapping[str, Object]:
     packed = (files("muster.apiserver") / "data" / "schemas.json.gz").read_bytes()

@@ -50,7 +50,9 @@ def status(call: Call) -> Object:
     if call.request.method == "PATCH" and bodies.media_type(call.request) != JSON_PATCH:
         # Nothing but metadata and status can change: the rest need not be decoded anew.
         old = {key: value for key, value in old.items() if key != "spec"}
-    return call.verbs.write_status(call.ctx, call.served, stored, _written(call, old))
+    new = _written(call, old)
+    patches = call.request.method == "PATCH"
+    return call.verbs.write_status(call.ctx, call.served, stored, new, patches=patches)
 
 
 def _written(call: Call, old: Object) -> Object:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from muster.api.codec import JSON, Object, Objects, dumps
 from muster.apiserver import deletion, errors, listing, managed, metadata
 from muster.apiserver.admission import namespace_lifecycle
-from muster.apiserver.bodies import DeleteOptions, Patch, check_type
+from muster.apiserver.bodies import GO_NAMES, DeleteOptions, Patch, check_type
 from muster.apiserver.context import Context
 from muster.apiserver.decoding import WrongValue
 from muster.apiserver.errors import Qualified, StatusError
@@ -87,7 +87,8 @@ class Verbs:
         """Store a new object, which is changed on the way."""
         meta, strategy = obj["metadata"], served.strategy
         _settle_namespace(served, meta, namespace)
-        if meta.get("resourceVersion"):
+        # Upstream asks only whether it is a number other than 0.
+        if (meta.get("resourceVersion") or "0").strip("0").isdecimal():
             raise errors.failure(500, "", "resourceVersion should not be set on objects to be created")
         if namespace:
             namespace_lifecycle(ctx, served, namespace, meta.get("name", ""))
@@ -147,6 +148,7 @@ class Verbs:
         """Change an object by a patch; apply creates it where it is missing."""
         stored = self.store.get(served.key(namespace, name))
         if patch.type == APPLY_PATCH:
+            _check_applied(patch.value)
             check_type(patch.value, served.resource.api_version, served.resource.kind)
             if stored is None:
                 ctx.is_new = True
@@ -156,7 +158,9 @@ class Verbs:
         if stored is None:
             raise errors.not_found(resource_name(served), name)
         new = self.after_patch(ctx, served, shown_as(served, stored), patch, name)
-        return self.write(ctx, served, stored, new)
+        if served.strategy.needs_version_on_update:
+            _require_version(served, new["metadata"])
+        return self.write(ctx, served, stored, new, patches=True)
 
     def after_patch(self, ctx: Context, served: Served, old: Object | None, patch: Patch, name: str) -> Object:
         """The state that a patch asks for: a fresh object. Raises StatusError (400, 409, 422, 500).
@@ -169,18 +173,19 @@ class Verbs:
         else:
             assert old is not None
             new = patched(old, patch, schema)
-        _check_patched(served, new, name)
+        _check_patched(served, new, name, old)
         return _decode_patched(ctx, served, new)
 
     def _applied(self, ctx: Context, served: Served, old: Object | None, patch: Patch, name: str) -> Object:
         """The object after an apply; the request's context takes its managedFields."""
         config: Object = patch.value
+        schema, writer = ctx.types.schema(served.resource), writer_of(ctx, served)
+        managed.check(config, schema)
         given = config.get("metadata") or {}
         if given.get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
         config = {**config, "metadata": {"name": name, **given}}
         entries = old["metadata"].get("managedFields") or [] if old is not None else []
-        schema, writer = ctx.types.schema(served.resource), writer_of(ctx, served)
         new, ctx.entries = managed.applied(entries, old, config, schema, writer, force=patch.force)
         return new
 
@@ -200,12 +205,16 @@ class Verbs:
             return entries
         return managed.after_update(entries, old, new, ctx.types.schema(served.resource), writer_of(ctx, served))
 
-    def write(self, ctx: Context, served: Served, stored: Object, new: Object) -> Object:
-        """Make `new` (ours to change, in the version of `served`) the next state of a stored object."""
+    def write(self, ctx: Context, served: Served, stored: Object, new: Object, *, patches: bool = False) -> Object:
+        """Make `new` (ours to change, in the version of `served`) the next state of a stored object.
+
+        `patches`: it comes from a patch, so that its uid is only a field that may not change.
+        """
         strategy, old = served.strategy, shown_as(served, stored)
-        self.check_preconditions(served, new["metadata"], stored)
+        self.check_preconditions(served, new["metadata"], stored, patches=patches)
         strategy.default(new, ctx)
         entries = self.entries_after(ctx, served, old, new, new["metadata"].get("managedFields"))
+        fixed = metadata.validate_fixed(new["metadata"], old["metadata"])
         metadata.restore_fixed(new["metadata"], old["metadata"])
         if entries:
             new["metadata"]["managedFields"] = entries
@@ -214,27 +223,30 @@ class Verbs:
         strategy.prepare_update(new, old, ctx)
         if strategy.counts_generation and _differs(new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        of_metadata = metadata.validate_metadata_update(new["metadata"], old["metadata"], strategy)
-        problems = [*of_metadata, *strategy.validate_update(new, old, ctx)]
-        if ctx.options.emulate in ("1.35", "1.36"):
-            # These check metadata twice, once for all kinds and once for this one, and say so twice.
-            problems += of_metadata
+        repeats = ctx.options.emulate in ("1.35", "1.36")
+        problems = fixed + metadata.validate_metadata_update(
+            new["metadata"], old["metadata"], strategy, repeats=repeats
+        )
+        problems += strategy.validate_update(new, old, ctx)
         if problems:
             raise errors.invalid(kind_name(served), old["metadata"]["name"], problems)
         strategy.review_update(new, old, ctx)
         return self.commit(ctx, served, stored, new)
 
-    def write_status(self, ctx: Context, served: Served, stored: Object, new: Object) -> Object:
+    def write_status(
+        self, ctx: Context, served: Served, stored: Object, new: Object, *, patches: bool = False
+    ) -> Object:
         """Make the status of `new` that of a stored object; `new` keeps nothing else but its resourceVersion."""
         strategy, old = served.strategy, shown_as(served, stored)
-        self.check_preconditions(served, new["metadata"], stored)
+        self.check_preconditions(served, new["metadata"], stored, patches=patches)
+        fixed = metadata.validate_fixed(new["metadata"], old["metadata"])
         entries = self.entries_after(ctx, served, _of_status(old), _of_status(new), None)
         changed = {**old, "metadata": self._status_metadata(strategy, new["metadata"], old["metadata"])}
         if entries:
             changed["metadata"]["managedFields"] = entries
         _restore(changed, new, "status")
         strategy.prepare_status(changed, old, ctx)
-        problems = strategy.validate_status(changed, old, ctx)
+        problems = fixed + strategy.validate_status(changed, old, ctx)
         if problems:
             raise errors.invalid(kind_name(served), old["metadata"]["name"], problems)
         return self.commit(ctx, served, stored, changed)
@@ -247,14 +259,16 @@ class Verbs:
         metadata.restore_fixed(changed, old)
         return changed
 
-    def check_preconditions(self, served: Served, meta: Object, stored: Object) -> None:
+    def check_preconditions(self, served: Served, meta: Object, stored: Object, *, patches: bool = False) -> None:
         """The resourceVersion and uid that a new state names must be the current ones. Raises StatusError (409)."""
         current = stored["metadata"]
         name = current["name"]
         version = meta.get("resourceVersion")
-        if version and version != current["resourceVersion"]:
+        if version and not version.isdecimal():
+            raise errors.failure(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        if version and version.strip("0") and version != current["resourceVersion"]:
             raise errors.stale(resource_name(served), name)
-        if meta.get("uid") and meta["uid"] != current.get("uid"):
+        if not patches and meta.get("uid") and meta["uid"] != current.get("uid"):
             key = served.key(current.get("namespace", ""), name)
             raise uid_conflict(served, key, meta["uid"], current.get("uid", ""))
 
@@ -352,7 +366,7 @@ def _require_version(served: Served, meta: Object) -> None:
         why = FieldError(
             "FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
         )
-        raise errors.invalid(kind_name(served), meta["name"], [why])
+        raise errors.invalid(resource_name(served), meta["name"], [why])
 
 
 def _of_status(obj: Object) -> Object:
@@ -379,14 +393,34 @@ def _bad_patch(value: JSON, why: str) -> StatusError:
     return errors.invalid(Qualified("", ""), "", [invalid_value("patch", dumps(value).decode(), why)])
 
 
-def _check_patched(served: Served, new: JSON, name: str) -> None:
-    """A patch must leave an object of the same kind and name. Raises StatusError (400)."""
-    if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
-        raise errors.bad_request("the patched value is not an object")
-    check_type(new, served.resource.api_version, served.resource.kind)
-    given = new["metadata"].get("name")
+def _check_applied(config: Object) -> None:
+    """What is applied says what it is. Raises StatusError (400)."""
+    version, kind = config.get("apiVersion") or "", config.get("kind") or ""
+    if not version or not kind:
+        group, _, rest = version.rpartition("/") if isinstance(version, str) else ("", "", "")
+        raise errors.bad_request(f"invalid object type: {group}/{rest}, Kind={kind}")
+
+
+def _check_patched(served: Served, new: JSON, name: str, old: Object | None) -> None:
+    """A patch must leave an object of the same kind and name. Raises StatusError (400, 422)."""
+    if not isinstance(new, dict):
+        raise _bad_patch(new, f"couldn't get version/kind; json parse error: {GO_NAMES[type(new)]} is no object")
+    try:
+        check_type(new, served.resource.api_version, served.resource.kind)
+    except StatusError as error:
+        raise _bad_patch(new, str(error)) from error
+    meta = new.get("metadata") or {}
+    if not isinstance(meta, dict):
+        return  # the decoder says what is wrong
+    given = meta.get("name")
+    if not given:
+        why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        raise errors.bad_request(why)
     if given != name:
         raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+    if old is not None and meta.get("namespace") and meta["namespace"] != old["metadata"].get("namespace"):
+        why = "the namespace of the provided object does not match the namespace sent on the request"
+        raise errors.bad_request(why)
 
 
 def _check_delete(served: Served, meta: Object, options: DeleteOptions) -> None:

@@ -72,6 +72,9 @@ class LeaseStrategy(Strategy):
     """Leases may be created by an update."""
 
     creates_on_update = True
+    needs_version_on_update = True
+    knows_finalizers = False
+    revalidates_metadata = False
 
     def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
         spec = obj.get("spec") or {}

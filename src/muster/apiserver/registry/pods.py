@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from muster.api.codec import Object, dumps
 from muster.apiserver.context import Context
-from muster.apiserver.fields import FieldError
+from muster.apiserver.fields import LONGEST_LABEL, FieldError, subdomain_problems
 from muster.apiserver.registry.poddefaults import (
     DEFAULT_GRACE_S,
     default_pod_level_requests,
@@ -39,6 +39,18 @@ _FIELDS = frozenset(
         "status.nominatedNodeName",
     )
 )
+
+
+def _warn_of_name(name: str, ctx: Context) -> None:
+    """Names that are valid, but no host names."""
+    if not name or subdomain_problems(name):
+        return
+    problems = ["must be no more than 63 characters"] if len(name) > LONGEST_LABEL else []
+    if "." in name:
+        problems.append("must not contain dots")
+    if problems:
+        what = "this is used in the Pod's hostname, which can result in surprising behavior"
+        ctx.warn(f"metadata.name: {what}; a DNS label is recommended: [{' '.join(problems)}]")
 
 
 class PodStrategy(Strategy):
@@ -82,6 +94,7 @@ class PodStrategy(Strategy):
             ]
         status["qosClass"] = quality_of_service(spec)
         obj["status"] = status
+        _warn_of_name(obj["metadata"].get("name") or "", ctx)
 
     def prepare_update(self, new: Object, old: Object, ctx: Context) -> None:
         default_tolerations(new["spec"])

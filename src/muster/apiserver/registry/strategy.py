@@ -31,6 +31,10 @@ class Strategy:
     """PUT of an unknown name creates the object."""
     needs_version_on_update: ClassVar[bool] = False
     """PUT without a resourceVersion is refused."""
+    knows_finalizers: ClassVar[bool] = True
+    """Finalizers without a domain must be Kubernetes' own ones."""
+    revalidates_metadata: ClassVar[bool] = True
+    """An update checks the metadata of the new object as that of one that is created, too."""
     returns_deleted: ClassVar[bool] = False
     """A completed DELETE answers with the object instead of a Status."""
     garbage_policy: ClassVar[GarbagePolicy] = "background"

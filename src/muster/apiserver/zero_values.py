@@ -1,0 +1,61 @@
+"""Fields that are not kept when their value is zero or false: Go writes them with `omitempty` and no pointer.
+
+OpenAPI does not say so. Found by asking kube-apiserver 1.36.3 (`tests/real/differential.py`) and in the published Go
+types. A name is the end of a definition's (`core.v1.Container`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_META = "apimachinery.pkg.apis.meta.v1."
+_CRD = "apiextensions-apiserver.pkg.apis.apiextensions.v1."
+
+_FIELDS: Mapping[str, str] = {
+    _META + "Condition": "observedGeneration",
+    _META + "ObjectMeta": "generation",
+    "api.apps.v1.DaemonSetSpec": "minReadySeconds",
+    "api.apps.v1.DaemonSetStatus": "observedGeneration updatedNumberScheduled numberAvailable numberUnavailable",
+    "api.apps.v1.DeploymentSpec": "minReadySeconds paused",
+    "api.apps.v1.DeploymentStatus": (
+        "observedGeneration replicas updatedReplicas readyReplicas availableReplicas unavailableReplicas"
+    ),
+    "api.apps.v1.ReplicaSetSpec": "minReadySeconds",
+    "api.apps.v1.ReplicaSetStatus": "fullyLabeledReplicas readyReplicas availableReplicas observedGeneration",
+    "api.apps.v1.StatefulSetSpec": "minReadySeconds",
+    "api.apps.v1.StatefulSetStatus": "observedGeneration readyReplicas currentReplicas updatedReplicas",
+    "api.batch.v1.JobStatus": "active succeeded failed",
+    "api.core.v1.Container": "stdin stdinOnce tty",
+    "api.core.v1.ContainerPort": "hostPort",
+    "api.core.v1.ContainerStateTerminated": "signal",
+    "api.core.v1.EphemeralContainer": "stdin stdinOnce tty",
+    "api.core.v1.Event": "count",
+    "api.core.v1.EventSeries": "count",
+    "api.core.v1.NodeSpec": "unschedulable",
+    "api.core.v1.PersistentVolumeClaimVolumeSource": "readOnly",
+    "api.core.v1.PodCondition": "observedGeneration",
+    "api.core.v1.PodSpec": "hostIPC hostNetwork hostPID",
+    "api.core.v1.PodStatus": "observedGeneration",
+    "api.core.v1.Probe": "initialDelaySeconds",
+    "api.core.v1.ReplicationControllerSpec": "minReadySeconds",
+    "api.core.v1.ReplicationControllerStatus": (
+        "fullyLabeledReplicas readyReplicas availableReplicas observedGeneration"
+    ),
+    "api.core.v1.ServicePort": "nodePort",
+    "api.core.v1.ServiceSpec": "healthCheckNodePort publishNotReadyAddresses",
+    "api.core.v1.VolumeMount": "readOnly",
+    "api.policy.v1.PodDisruptionBudgetStatus": "observedGeneration",
+    "api.scheduling.v1.PriorityClass": "globalDefault",
+    _CRD + "CustomResourceColumnDefinition": "priority",
+    _CRD + "CustomResourceDefinitionSpec": "preserveUnknownFields",
+    _CRD + "CustomResourceDefinitionVersion": "deprecated",
+    _CRD + "JSONSchemaProps": (
+        "exclusiveMaximum exclusiveMinimum nullable uniqueItems x-kubernetes-embedded-resource "
+        "x-kubernetes-int-or-string"
+    ),
+}
+
+
+def drops_zero(definition: str, field: str) -> bool:
+    """Whether a zero or false in that field of a definition (`io.k8s.api.core.v1.Container`) counts as absent."""
+    return field in _FIELDS.get(definition.removeprefix("io.k8s."), "").split()
