@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import re
 import sys
 from collections import defaultdict
@@ -33,7 +34,9 @@ LEFT = LEFT_OUT | {"metadata"} if "--metadata" not in sys.argv else LEFT_OUT | {
 
 
 def examples() -> list[Object]:
-    return list(yaml.load_all(OBJECTS.read_text(), Loader=yaml.CSafeLoader))
+    """The objects, under names of this run."""
+    text = OBJECTS.read_text().replace("name: subject", f"name: s{os.getpid()}-subject")
+    return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
 
 
 def collection(obj: Object) -> str:

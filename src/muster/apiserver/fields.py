@@ -18,7 +18,10 @@ LABEL_TEXT = (
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 
+PATH_TEXT = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')"
+
 LONGEST_LABEL = 63
+_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -124,6 +127,19 @@ def path_segment_problems(text: str) -> list[str]:
     if text in (".", ".."):
         return [f"may not be '{text}'"]
     return [f"may not contain '{mark}'" for mark in "/%" if mark in text]
+
+
+def domain_path_errors(text: str, field: str) -> list[FieldError]:
+    """A text such as `example.com/name`. Source: apimachinery `IsDomainPrefixedPath`."""
+    if not text:
+        return [required(field)]
+    domain, slash, path = text.partition("/")
+    if not domain or not slash or not path:
+        return [invalid_value(field, text, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    errors = [invalid_value(field, domain, problem) for problem in subdomain_problems(domain)]
+    if not _PATH.fullmatch(path):
+        errors.append(invalid_value(field, path, PATH_TEXT))
+    return errors
 
 
 def validate_labels(labels: Object, field: str) -> list[FieldError]:

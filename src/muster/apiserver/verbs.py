@@ -102,7 +102,7 @@ class Verbs:
             meta["managedFields"] = entries
         if strategy.has_status:
             obj.pop("status", None)
-        if strategy.counts_generation:
+        if strategy.counts_generation or strategy.starts_generation:
             meta["generation"] = 1
         strategy.prepare_create(obj, ctx)
         problems = metadata.validate_metadata(meta, strategy) + strategy.validate(obj, ctx)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TypeAlias
 
 from muster.api.codec import Object
@@ -11,6 +10,7 @@ from muster.apiserver.fields import (
     duplicate,
     invalid_value,
     not_supported,
+    qualified_name_problems,
     required,
     too_many,
 )
@@ -21,7 +21,6 @@ MOST_RULES = 20
 MOST_EXIT_CODES = 255
 MOST_CONDITIONS = 20
 ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
-_INTERVALS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 
 
 def validate_failure_policy(spec: Object, field: str) -> Errors:
@@ -44,38 +43,52 @@ def _validate_rule(rule: Object, at: str, spec: Object, containers: set[str]) ->
     errors: Errors = []
     action = rule.get("action") or ""
     if not action:
-        errors.append(required(f"{at}.action", f"valid values: {list(ACTIONS)}"))
+        errors.append(required(f"{at}.action", _choices(ACTIONS)))
     elif action not in ACTIONS:
         errors.append(not_supported(f"{at}.action", action, ACTIONS))
     elif action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
         errors.append(invalid_value(f"{at}.action", action, "requires the backoffLimitPerIndex to be set"))
     codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or []
-    if codes is None and not conditions:
-        errors.append(invalid_value(at, "", "specifying one of OnExitCodes and OnPodConditions is required"))
-    if codes is not None and conditions:
-        errors.append(invalid_value(at, "", "specifying both OnExitCodes and OnPodConditions is not supported"))
     if codes is not None:
         errors += _validate_exit_codes(codes, f"{at}.onExitCodes", containers)
     if len(conditions) > MOST_CONDITIONS:
         errors.append(too_many(f"{at}.onPodConditions", len(conditions), MOST_CONDITIONS))
     for index, pattern in enumerate(conditions):
+        type_ = pattern.get("type") or ""
+        here = f"{at}.onPodConditions[{index}].type"
+        errors += [invalid_value(here, type_, problem) for problem in qualified_name_problems(type_)]
         if pattern.get("status") not in ("False", "True", "Unknown"):
             choices = ("False", "True", "Unknown")
             errors.append(not_supported(f"{at}.onPodConditions[{index}].status", pattern.get("status"), choices))
+    if codes is None and not conditions:
+        errors.append(_invalid(at, "specifying one of OnExitCodes and OnPodConditions is required"))
+    if codes is not None and conditions:
+        errors.append(_invalid(at, "specifying both OnExitCodes and OnPodConditions is not supported"))
     return errors
+
+
+def _choices(values: tuple[str, ...]) -> str:
+    return f"valid values: [{' '.join(f'{chr(34)}{value}{chr(34)}' for value in values)}]"
+
+
+def _invalid(at: str, why: str) -> FieldError:
+    """Invalid as a whole: the value is not shown."""
+    return FieldError("FieldValueInvalid", at, f"Invalid value: {why}")
 
 
 def _validate_exit_codes(codes: Object, at: str, containers: set[str]) -> Errors:
     errors: Errors = []
     operator, values = codes.get("operator") or "", codes.get("values") or []
-    if operator not in ("In", "NotIn"):
+    if not operator:
+        errors.append(required(f"{at}.operator", _choices(("In", "NotIn"))))
+    elif operator not in ("In", "NotIn"):
         errors.append(not_supported(f"{at}.operator", operator, ("In", "NotIn")))
     name = codes.get("containerName")
     if name is not None and name not in containers:
         why = "must be one of the container or initContainer names in the pod template"
         errors.append(invalid_value(f"{at}.containerName", name, why))
     if not values:
-        errors.append(invalid_value(f"{at}.values", values, "at least one value is required"))
+        errors.append(invalid_value(f"{at}.values", codes.get("values"), "at least one value is required"))
     elif len(values) > MOST_EXIT_CODES:
         errors.append(too_many(f"{at}.values", len(values), MOST_EXIT_CODES))
     ordered = True
@@ -116,37 +129,43 @@ def _validate_success_rule(rule: Object, at: str, completions: int) -> Errors:
     errors: Errors = []
     total = completions
     if indexes is not None:
-        found = _index_count(indexes, completions)
-        if found is None:
-            why = f"must be intervals of indexes below {completions}, in ascending order"
-            errors.append(invalid_value(f"{at}.succeededIndexes", indexes, f"error parsing succeededIndexes: {why}"))
+        found, problem = _index_count(indexes, completions)
+        if problem:
+            why = f"error parsing succeededIndexes: {problem}"
+            errors.append(invalid_value(f"{at}.succeededIndexes", indexes, why))
         else:
             total = found
     if count is not None:
-        if count < 1:
-            errors.append(invalid_value(f"{at}.succeededCount", count, "must be greater than zero"))
-        elif count > total:
-            what = (
-                "the number of indexes in the specified succeededIndexes field"
-                if indexes is not None
-                else "completions"
-            )
-            errors.append(
-                invalid_value(f"{at}.succeededCount", count, f"must be less than or equal to {total} ({what})")
-            )
+        here, most = f"{at}.succeededCount", "must be less than or equal to"
+        if count < 0:
+            errors.append(invalid_value(here, count, "must be greater than or equal to 0"))
+        if count > completions:
+            errors.append(invalid_value(here, count, f"{most} {completions} (the number of specified completions)"))
+        if indexes is not None and count > total:
+            what = "the number of indexes in the specified succeededIndexes field"
+            errors.append(invalid_value(here, count, f"{most} {total} ({what})"))
     return errors
 
 
-def _index_count(text: str, completions: int) -> int | None:
-    """How many indexes a text such as `0-2,5` names; None if it is no such text or leaves the range."""
-    if not _INTERVALS.fullmatch(text):
-        return None
+def _index_count(text: str, completions: int) -> tuple[int, str]:
+    """How many indexes a text such as `0-2,5` names, and what is wrong with it ("" if nothing is)."""
     last, total = -1, 0
-    for part in text.split(","):
-        low, _, high = part.partition("-")
-        first, final = int(low), int(high or low)
-        if first <= last or final < first or final >= completions:
-            return None
-        total += final - first + 1
-        last = final
-    return total
+    for part in text.split(",") if text else ():
+        limits = part.split("-")
+        if len(limits) > 2:
+            rule = "violates the requirement that an index interval can have at most two parts separated by '-'"
+            return 0, f'the fragment "{part}" {rule}'
+        first = last
+        for place, limit in enumerate(limits):
+            if not (limit.isascii() and limit.isdecimal()):
+                return 0, f'cannot convert string to integer for index: "{limit}"'
+            number = int(limit)
+            if number >= completions:
+                return 0, f'too large index: "{limit}"'
+            if last >= number:
+                return 0, f"non-increasing order, previous: {last}, current: {number}"
+            if place == 0:
+                first = number
+            last = number
+        total += last - first + 1
+    return total, ""

@@ -8,16 +8,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.api.codec import JSON, Object
+from muster.api.selectors import label_selector
 from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, forbidden
-from muster.apiserver.fields import FieldError, invalid_value, label_problems, not_supported, required, validate_labels
+from muster.apiserver.fields import (
+    LONGEST_LABEL,
+    FieldError,
+    domain_path_errors,
+    invalid_value,
+    label_problems,
+    not_supported,
+    required,
+    too_long,
+    validate_labels,
+)
 from muster.apiserver.registry.jobpolicies import validate_failure_policy, validate_success_policy
 from muster.apiserver.registry.jobscheduling import drop_disabled, validate_scheduling, validate_scheduling_update
 from muster.apiserver.registry.poddefaults import default_pod_spec
+from muster.apiserver.registry.placement import shown_selector, validate_label_selector
 from muster.apiserver.registry.podspec import validate_pod_spec
 from muster.apiserver.registry.strategy import Strategy
 
 UNLIMITED = 2_147_483_647
+MOST_INDEXED = 100_000
+MOST_FAILED = 10_000
 _JOBS = Qualified("batch", "jobs")
 _UID_LABEL = "batch.kubernetes.io/controller-uid"
 _COUNTS = (
@@ -69,9 +83,11 @@ class JobStrategy(Strategy):
         spec, before = new["spec"], old["spec"]
         if spec == before:
             return []
-        errors = validate_job_spec(spec, "spec") + _validate_completions_update(spec, before)
+        # Upstream checks the Job as a whole, and its spec once more for the change.
+        errors = _validate_generated(new) + validate_job_spec(spec, "spec") * 2
+        errors += _validate_completions_update(spec, before)
         if spec.get("selector") != before.get("selector"):
-            errors.append(invalid_value("spec.selector", spec.get("selector"), "field is immutable"))
+            errors.append(invalid_value("spec.selector", shown_selector(spec.get("selector")), "field is immutable"))
         if not _same_template(spec["template"], before["template"], old):
             errors.append(_template_changed(spec["template"], old))
         for field in _FIXED:
@@ -99,13 +115,13 @@ def default_job_spec(spec: Object) -> None:
         spec["parallelism"] = 1
     if spec.get("backoffLimit") is None:
         spec["backoffLimit"] = UNLIMITED if spec.get("backoffLimitPerIndex") is not None else 6
-    if not spec.get("completionMode"):
+    if spec.get("completionMode") is None:
         spec["completionMode"] = "NonIndexed"
     for field in ("suspend", "manualSelector"):
         if spec.get(field) is None:
             spec[field] = False
-    if not spec.get("podReplacementPolicy"):
-        spec["podReplacementPolicy"] = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+    if spec.get("podReplacementPolicy") is None:
+        spec["podReplacementPolicy"] = "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed"
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
             if not pattern.get("status"):
@@ -139,13 +155,27 @@ def generate_selector(obj: Object) -> None:
 
 
 def _validate_generated(obj: Object) -> list[FieldError]:
-    spec = obj["spec"]
+    """The labels and the selector that the server gave must still be there."""
+    spec, meta = obj["spec"], obj["metadata"]
     if spec.get("manualSelector"):
         return []
-    expected = {"matchLabels": {_UID_LABEL: obj["metadata"]["uid"]}}
-    if spec.get("selector") == expected:
+    selector: Object | None = spec.get("selector")
+    if selector is None:
         return []
-    return [invalid_value("spec.selector", spec.get("selector"), "`selector` not auto-generated")]
+    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    uid, name = meta.get("uid") or "", meta.get("name") or ""
+    wanted = {"controller-uid": uid, "job-name": name, _UID_LABEL: uid, "batch.kubernetes.io/job-name": name}
+    errors: list[FieldError] = []
+    for key, value in wanted.items():
+        at, why = f"spec.template.metadata.labels[{key}]", f"must be '{value}'"
+        if key not in labels:
+            errors.append(required(at, why))
+        elif labels[key] != value:
+            errors.append(invalid_value(at, labels[key], why))
+    expected = {"matchLabels": {_UID_LABEL: uid}}
+    if selector != expected and not validate_label_selector(selector, ""):
+        errors.append(invalid_value("spec.selector", shown_selector(selector), "`selector` not auto-generated"))
+    return errors
 
 
 def _validate_hostnames(obj: Object) -> list[FieldError]:
@@ -165,7 +195,9 @@ def validate_job_spec(spec: Object, field: str) -> list[FieldError]:
         for name in _COUNTS
         if spec.get(name) is not None and spec[name] < 0
     ]
-    errors += _validate_mode(spec, field)
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        errors.append(required(f"{field}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    errors += _validate_mode(spec, field) + _validate_managed_by(spec, field)
     errors += validate_failure_policy(spec, f"{field}.podFailurePolicy")
     errors += validate_success_policy(spec, f"{field}.successPolicy")
     errors += _validate_replacement(spec, field)
@@ -176,16 +208,23 @@ def validate_job_spec(spec: Object, field: str) -> list[FieldError]:
     errors += _validate_restart(spec, template.get("spec") or {}, f"{at}.restartPolicy")
     labels = (template.get("metadata") or {}).get("labels") or {}
     errors += validate_labels(labels, f"{field}.template.labels")
+    return errors + _validate_selector(spec, field, labels)
+
+
+def _validate_selector(spec: Object, field: str, labels: Object) -> list[FieldError]:
+    """A selector is needed, and must match the pods."""
     selector = spec.get("selector")
-    if selector and any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+    problems = validate_label_selector(selector, f"{field}.selector")
+    errors = [required(f"{field}.selector")] if selector is None else problems
+    if selector is None or (not problems and not label_selector(selector).matches(labels)):
         why = "`selector` does not match template `labels`"
-        errors.append(invalid_value(f"{field}.template.metadata.labels", labels, why))
+        errors.append(invalid_value(f"{field}.template.metadata.labels", labels or None, why))
     return errors
 
 
 def _without_restart(errors: list[FieldError], at: str) -> list[FieldError]:
-    """Jobs say more exactly than pods what their restart policy may be."""
-    return [error for error in errors if error.field != f"{at}.restartPolicy"]
+    """Jobs say more exactly than pods that there must be a restart policy."""
+    return [error for error in errors if error.field != f"{at}.restartPolicy" or '""' not in error.body]
 
 
 def _validate_mode(spec: Object, field: str) -> list[FieldError]:
@@ -194,21 +233,52 @@ def _validate_mode(spec: Object, field: str) -> list[FieldError]:
     if mode not in ("NonIndexed", "Indexed"):
         errors.append(not_supported(f"{field}.completionMode", mode, ("NonIndexed", "Indexed")))
     if mode == "Indexed":
-        completions, failed = spec.get("completions"), spec.get("maxFailedIndexes")
-        if completions is None:
-            errors.append(required(f"{field}.completions", "when completion mode is Indexed"))
-        elif failed is not None and failed > completions:
-            why = "must be less than or equal to completions"
-            errors.append(invalid_value(f"{field}.maxFailedIndexes", failed, why))
+        errors += _validate_indexed(spec, field)
     if mode == "NonIndexed":
         errors += [
             invalid_value(f"{field}.{name}", spec[name], "requires indexed completion mode")
             for name in ("backoffLimitPerIndex", "maxFailedIndexes")
             if spec.get(name) is not None
         ]
-    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
-        errors.append(required(f"{field}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     return errors
+
+
+def _validate_indexed(spec: Object, field: str) -> list[FieldError]:
+    """The bounds of an Indexed Job, which keep its status small."""
+    completions, parallelism = spec.get("completions"), spec.get("parallelism") or 0
+    failed, per_index = spec.get("maxFailedIndexes"), spec.get("backoffLimitPerIndex")
+    if completions is None:
+        return [required(f"{field}.completions", "when completion mode is Indexed")]
+    errors: list[FieldError] = []
+    most = f"must be less than or equal to {MOST_INDEXED}"
+    if parallelism > MOST_INDEXED:
+        errors.append(invalid_value(f"{field}.parallelism", parallelism, f"{most} when completion mode is Indexed"))
+    if failed is not None and failed > completions:
+        errors.append(invalid_value(f"{field}.maxFailedIndexes", failed, "must be less than or equal to completions"))
+    if failed is not None and failed > MOST_INDEXED:
+        errors.append(invalid_value(f"{field}.maxFailedIndexes", failed, most))
+    if completions > MOST_INDEXED and per_index is not None:
+        if failed is None:
+            why = f"must be specified when completions is above {MOST_INDEXED}"
+            return [*errors, required(f"{field}.maxFailedIndexes", why)]
+        why = (
+            f"must be less than or equal to {MOST_FAILED} when completions are above {MOST_INDEXED} and used with "
+            "backoff limit per index"
+        )
+        if parallelism > MOST_FAILED:
+            errors.append(invalid_value(f"{field}.parallelism", parallelism, why))
+        if failed > MOST_FAILED:
+            errors.append(invalid_value(f"{field}.maxFailedIndexes", failed, why))
+    return errors
+
+
+def _validate_managed_by(spec: Object, field: str) -> list[FieldError]:
+    name = spec.get("managedBy")
+    if name is None:
+        return []
+    at = f"{field}.managedBy"
+    errors = domain_path_errors(name, at)
+    return errors + ([too_long(at, LONGEST_LABEL)] if len(name) > LONGEST_LABEL else [])
 
 
 def _validate_replacement(spec: Object, field: str) -> list[FieldError]:

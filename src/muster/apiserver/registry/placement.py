@@ -138,10 +138,32 @@ def validate_label_selector(selector: JSON, at: str) -> Errors:
                     body = "Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
                     errors.append(FieldError("FieldValueForbidden", f"{here}.values", body))
             case other:
-                errors.append(invalid_value(f"{here}.operator", other, "not a valid selector operator"))
+                errors.append(invalid_value(f"{here}.operator", other or "", "not a valid selector operator"))
         key = expression.get("key") or ""
         errors += [invalid_value(f"{here}.key", key, problem) for problem in qualified_name_problems(key)]
+        for place, value in enumerate(values):
+            errors += [invalid_value(f"{here}.values[{place}]", value, text) for text in label_value_errors(value)]
     return errors
+
+
+def shown_selector(selector: JSON) -> JSON:
+    """A LabelSelector as messages print it: fields in Go's order, labels sorted."""
+    if not isinstance(selector, dict):
+        return selector
+    result: Object = {}
+    labels, expressions = selector.get("matchLabels"), selector.get("matchExpressions")
+    if labels:
+        result["matchLabels"] = {key: labels[key] for key in sorted(labels)}
+    if expressions:
+        result["matchExpressions"] = [
+            {
+                "key": expression.get("key") or "",
+                "operator": expression.get("operator") or "",
+                **({"values": expression["values"]} if expression.get("values") else {}),
+            }
+            for expression in expressions
+        ]
+    return result
 
 
 def _validate_pod_term(term: Object, at: str) -> Errors:

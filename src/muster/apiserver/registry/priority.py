@@ -8,7 +8,7 @@ from __future__ import annotations
 from muster.api.codec import Object
 from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, forbidden
-from muster.apiserver.fields import FieldError, forbidden_field, invalid_value, not_supported
+from muster.apiserver.fields import FieldError, forbidden_field, invalid_value, not_supported, required
 from muster.apiserver.registry.strategy import Strategy
 
 PODS = Qualified("", "pods")
@@ -22,10 +22,10 @@ SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critica
 class PriorityClassStrategy(Strategy):
     """PriorityClass: the value and the preemption policy never change."""
 
-    counts_generation = True
+    starts_generation = True
 
     def default(self, obj: Object, ctx: Context) -> None:
-        if not obj.get("preemptionPolicy"):
+        if obj.get("preemptionPolicy") is None:
             obj["preemptionPolicy"] = "PreemptLowerPriority"
         obj.setdefault("value", 0)
 
@@ -44,7 +44,9 @@ class PriorityClassStrategy(Strategy):
         elif value > HIGHEST_USER_PRIORITY:
             why = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
             errors.append(forbidden_field("value", why))
-        if obj["preemptionPolicy"] not in POLICIES:
+        if not obj["preemptionPolicy"]:
+            errors.append(required("preemptionPolicy"))
+        elif obj["preemptionPolicy"] not in POLICIES:
             errors.append(not_supported("preemptionPolicy", obj["preemptionPolicy"], POLICIES))
         return errors
 

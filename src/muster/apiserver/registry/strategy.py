@@ -27,6 +27,8 @@ class Strategy:
     """An update of the status sub-resource does not change labels, annotations and the like."""
     counts_generation: ClassVar[bool] = False
     """metadata.generation starts at 1 and grows with every change of what is not status or metadata."""
+    starts_generation: ClassVar[bool] = False
+    """metadata.generation is 1 and stays so."""
     creates_on_update: ClassVar[bool] = False
     """PUT of an unknown name creates the object."""
     needs_version_on_update: ClassVar[bool] = False
