@@ -17,15 +17,15 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "conformance")]
 
-import yaml  # noqa: E402
-from mutations import LEFT_OUT, changed, changes, patch_of  # noqa: E402
-from two_servers import Answer, Case, Found, TwoServers, two_servers  # noqa: E402
+import yaml
+from mutations import LEFT_OUT, changed, changes, patch_of
+from two_servers import Answer, Case, Found, TwoServers, two_servers
 
-from muster.api.codec import JSON, Object, dumps  # noqa: E402
-from muster.apiserver.options import Release, ServerOptions  # noqa: E402
-from muster.apiserver.registry.table import resource_table  # noqa: E402
-from muster.apiserver.schema import schema_for  # noqa: E402
-from muster.client.transport import MERGE_PATCH  # noqa: E402
+from muster.api.codec import JSON, Object, dumps
+from muster.apiserver.options import Release, ServerOptions
+from muster.apiserver.registry.table import resource_table
+from muster.apiserver.schema import schema_for
+from muster.client.transport import MERGE_PATCH
 
 OBJECTS = Path(__file__).parent / "objects.yaml"
 NAMESPACE = "default"
@@ -123,7 +123,7 @@ def signature(found: Found) -> str:
         parts += [f"ours {text}" for text in dict.fromkeys(ours) if text not in real]
         if set(real) == set(ours) and real:
             parts.append(f"order or count: {len(real)} | {len(ours)} {sorted(set(real))[:1]}")
-    if not real and not ours or found.real.warnings != found.ours.warnings:
+    if (not real and not ours) or found.real.warnings != found.ours.warnings:
         parts += [f"{one.path}: {one.want!r} | {one.got!r}" for one in found.differences]
     return (
         re.sub(r"\[\d+\]", "[]", "; ".join(parts)).replace(dumps(found.case.tried).decode(), "V")
@@ -142,10 +142,8 @@ def _told(answer: Answer) -> list[str]:
 
 
 def _brief(text: str) -> str:
-    return re.sub(r" \\(e\\.g\\. .*?regex used.*?'\\)$", "", text).replace(
-        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
-        "NAMEPART",
-    )
+    """A message without the example that explains a pattern."""
+    return re.sub(r" \(e\.g\. .*regex used.*'\)$", "", text)
 
 
 def show(all_found: Sequence[Found], examples_each: int, width: int = 420) -> None:

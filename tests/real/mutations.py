@@ -7,6 +7,7 @@ duplicates, what is required in an object that is there at all.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from muster.api.codec import JSON, Object, copy_object
 from muster.apiserver.schema import Schema
@@ -109,7 +110,7 @@ def changed(base: Object, path: Path, value: JSON) -> Object:
     """The object with another value at a path; None takes it away. What lies on the way is made."""
     result = copy_object(base)
     here: JSON = result
-    for step, following in zip(path, path[1:], strict=False):
+    for step, following in pairwise(path):
         fresh: JSON = [{}] if isinstance(following, int) else {}
         if isinstance(step, str):
             if here.get(step) in (None, [], {}):

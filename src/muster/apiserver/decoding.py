@@ -11,17 +11,19 @@ from functools import lru_cache
 from typing import Protocol, TypeAlias
 
 from muster.api.codec import JSON, Object, copy
-from muster.api.quantity import QuantityError, canonical_quantity
+from muster.api.quantity import QuantityError, canonical_quantity, parse_quantity
 from muster.api.resource import Resource
 from muster.apiserver.schema import Schema, schema_for
 from muster.apiserver.times import MICROSECONDS, SECONDS, WrongTime, canonical_time
-from muster.apiserver.zero_values import drops_zero
+from muster.apiserver.zero_values import drops_zero, is_off
 
 Unknown: TypeAlias = list[list[str]]
 Decode: TypeAlias = Callable[[JSON, Unknown], JSON]
 _Field: TypeAlias = tuple[type | None, Decode, bool]
 """Of a field: the type whose values stand as they are, its decoder, whether an empty value is left out."""
 
+_CORE = "io.k8s.api.core.v1."
+_NANO_OF_MILLI = 10**6
 _MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 _RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1), "": (-(2**63), 2**63 - 1)}
 
@@ -58,7 +60,8 @@ def path_text(parts: list[str]) -> str:
 class Decoders:
     """The decoders of schemas, each made when it is first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, release: str = "") -> None:
+        self._release = release
         self._made: dict[int, tuple[Schema, Decode]] = {}
 
     def of(self, schema: Schema | None) -> Decode:
@@ -136,7 +139,11 @@ class Decoders:
 
     def _field(self, schema: Schema | None, of: str = "", name: str = "") -> _Field:
         """How to decode a field; apiVersion and kind of an object are texts without a schema."""
+        if is_off(self._release, of, name):
+            return None, _nothing, True
         decode = self.of(schema) if schema is not None else _string
+        if schema is not None and schema.values is not None and schema.values.format == "quantity":
+            decode = _rounded(decode) if of.startswith(_CORE) else decode
         drops_empty = (schema is not None and _is_collection(schema)) or drops_zero(of, name)
         leaf = str if decode is _string else bool if decode is _boolean and not drops_empty else None
         return leaf, decode, drops_empty
@@ -207,7 +214,7 @@ class Types:
 
     def __init__(self, release: str = "") -> None:
         self._release = release
-        self._decoders = Decoders()
+        self._decoders = Decoders(release)
         self._schemas: dict[Resource, Schema | None] = {}
         self._custom: Mapping[Resource, CustomType] = {}
 
@@ -264,6 +271,27 @@ def _found(value: JSON) -> str:
 
 def _copy(value: JSON, unknown: Unknown) -> JSON:
     return copy(value)
+
+
+def _nothing(value: JSON, unknown: Unknown) -> JSON:
+    """The field belongs to a feature that is off: it is left out without a word."""
+    return None
+
+
+def _rounded(decode: Decode) -> Decode:
+    """Amounts of resources are kept to a thousandth, rounded up. Source: `SetDefaults_ResourceList`."""
+
+    def rounded(value: JSON, unknown: Unknown) -> JSON:
+        amounts: Object = decode(value, unknown)
+        return {name: _to_milli(amount) for name, amount in amounts.items()}
+
+    return rounded
+
+
+@lru_cache(maxsize=4096)
+def _to_milli(amount: str) -> str:
+    nano = parse_quantity(amount).nano
+    return canonical_quantity(f"{-(-nano // _NANO_OF_MILLI)}m") if nano % _NANO_OF_MILLI else amount
 
 
 def _string(value: JSON, unknown: Unknown) -> JSON:

@@ -87,11 +87,11 @@ def too_many(field: str, count: int, limit: int) -> FieldError:
     return FieldError("FieldValueTooMany", field, f"Too many: {count}: must have at most {limit} {items}")
 
 
-def label_problems(text: str) -> list[str]:
-    """What is wrong with an RFC 1123 label."""
+def label_problems(text: str, unit: str = "bytes") -> list[str]:
+    """What is wrong with an RFC 1123 label. `unit`: older checks count characters."""
     problems = []
     if len(text) > LONGEST_LABEL:
-        problems.append("must be no more than 63 bytes")
+        problems.append(f"must be no more than {LONGEST_LABEL} {unit}")
     if not _LABEL.fullmatch(text):
         problems.append(LABEL_TEXT)
     return problems
@@ -120,6 +120,28 @@ def qualified_name_problems(text: str) -> list[str]:
         else:
             problems += [f"prefix part {problem}" for problem in subdomain_problems(parts[0])]
     return problems + name_part_errors(parts[-1])
+
+
+CONFIG_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+
+
+def config_key_problems(text: str) -> list[str]:
+    """What is wrong with a key of a ConfigMap or a Secret. Source: apimachinery `IsConfigMapKey`."""
+    problems = []
+    if len(text) > 253:
+        problems.append("must be no more than 253 characters")
+    if not re.fullmatch(r"[-._a-zA-Z0-9]+", text):
+        problems.append(CONFIG_KEY_TEXT)
+    if text == ".":
+        problems.append("must not be '.'")
+    elif text == "..":
+        problems.append("must not be '..'")
+    elif text.startswith(".."):
+        problems.append("must not start with '..'")
+    return problems
 
 
 def path_segment_problems(text: str) -> list[str]:

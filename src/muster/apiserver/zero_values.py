@@ -1,4 +1,4 @@
-"""Fields that are not kept when their value is zero or false: Go writes them with `omitempty` and no pointer.
+"""Fields that are not kept: zero or false values that Go writes with `omitempty` and no pointer, and what is off.
 
 OpenAPI does not say so. Found by asking kube-apiserver 1.36.3 (`tests/real/differential.py`) and in the published Go
 types. A name is the end of a definition's (`core.v1.Container`).
@@ -54,6 +54,24 @@ _FIELDS: Mapping[str, str] = {
         "x-kubernetes-int-or-string"
     ),
 }
+
+
+_OFF_UP_TO_1_36: Mapping[str, str] = {
+    "api.apps.v1.RollingUpdateStatefulSetStrategy": "maxUnavailable",
+    "api.coordination.v1.LeaseSpec": "preferredHolder strategy",
+    "api.core.v1.Lifecycle": "stopSignal",
+    "api.resource.v1.Device": "nodeAllocatableResourceMappings",
+    "api.resource.v1.DeviceAttribute": "strings versions bools ints",
+    "api.storage.v1.CSIDriverSpec": "preventPodSchedulingIfMissing",
+}
+"""Fields whose features are off in 1.36.3 as the recordings have it; what is sent in them is dropped."""
+
+
+def is_off(release: str, definition: str, field: str) -> bool:
+    """Whether a release (`1.36`) drops the field silently."""
+    if release not in ("1.35", "1.36"):
+        return False
+    return field in _OFF_UP_TO_1_36.get(definition.removeprefix("io.k8s."), "").split()
 
 
 def drops_zero(definition: str, field: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TypeAlias
 
 from muster.api.codec import JSON, Object, Objects
@@ -18,83 +17,169 @@ from muster.apiserver.fields import (
     required,
     unknown_value,
 )
+from muster.apiserver.registry.environment import validate_environment
+from muster.apiserver.registry.probes import (
+    NON_NEGATIVE,
+    PROBES,
+    port_name_problems,
+    validate_lifecycle,
+    validate_probes,
+)
+from muster.apiserver.registry.security import validate_container_security
 
 Errors: TypeAlias = list[FieldError]
 
-NON_NEGATIVE = "must be greater than or equal to 0"
+_MOUNT_CHOICES = {
+    "mountPropagation": ("Bidirectional", "HostToContainer", "None"),
+    "recursiveReadOnly": ("Disabled", "Enabled", "IfPossible"),
+}
 _STANDARD = frozenset(("cpu", "memory", "ephemeral-storage"))
-_ENV_NAME = re.compile(r"[ -<>-~]+")
-_ENV_TEXT = "a valid environment variable name must consist only of printable ASCII characters other than '='"
-_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 
 
 class PodNames:
-    """The names that containers of a pod may refer to, and those they have taken."""
+    """The names that containers of a pod may refer to, and those they have taken.
 
-    def __init__(self, spec: Object) -> None:
-        self.volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
+    `volumes`: the valid ones only; whoever mounts another is told that there is none.
+    """
+
+    def __init__(self, spec: Object, volumes: set[str]) -> None:
+        self.volumes = volumes
         self.claims = [claim.get("name") for claim in spec.get("resourceClaims") or ()]
         self.restart_policy: str = spec.get("restartPolicy") or ""
+        grace = spec.get("terminationGracePeriodSeconds")
+        self.grace_s: int = 30 if grace is None else grace
         self.containers: set[str] = set()
 
 
-def validate_containers(spec: Object, field: str) -> Errors:
+def validate_containers(spec: Object, field: str, volumes: set[str]) -> Errors:
     """All containers of a pod spec."""
-    names = PodNames(spec)
+    names = PodNames(spec, volumes)
     containers = spec.get("containers") or []
-    if not containers:
-        return [required(f"{field}.containers"), *_validate_init(spec, names, field)]
-    errors: Errors = []
+    errors: Errors = [] if containers else [required(f"{field}.containers")]
     for index, container in enumerate(containers):
-        errors += validate_container(container, f"{field}.containers[{index}]", names)
+        at = f"{field}.containers[{index}]"
+        errors += validate_container(container, at, names)
+        errors += validate_lifecycle(container, at, names.grace_s) + validate_probes(container, at)
+        errors += _validate_own_name(container, at, names) + _validate_restart(container, at)
     errors += validate_host_ports(containers, f"{field}.containers")
-    return errors + _validate_init(spec, names, field)
+    return errors + _validate_init(spec, names, field) + _validate_ephemeral(spec, names, field)
+
+
+def _validate_own_name(container: Object, at: str, names: PodNames) -> Errors:
+    """Of all containers only one has a name."""
+    name = container.get("name") or ""
+    taken = name in names.containers
+    names.containers.add(name)
+    return [duplicate(f"{at}.name", name)] if name and taken else []
 
 
 def _validate_init(spec: Object, names: PodNames, field: str) -> Errors:
     errors: Errors = []
     for index, container in enumerate(spec.get("initContainers") or ()):
         at = f"{field}.initContainers[{index}]"
-        errors += validate_container(container, at, names)
+        errors += validate_container(container, at, names) + _validate_own_name(container, at, names)
+        errors += _validate_restart(container, at)
         if container.get("restartPolicy") == "Always":
+            errors += validate_lifecycle(container, at, names.grace_s) + validate_probes(container, at)
             continue
-        for probe in _PROBES:
-            if container.get(probe) is not None:
-                why = "may not be set for init containers without restartPolicy=Always"
-                errors.append(forbidden_field(f"{at}.{probe}", why))
+        why = "may not be set for init containers without restartPolicy=Always"
+        errors += [
+            forbidden_field(f"{at}.{name}", why) for name in ("lifecycle", *PROBES) if container.get(name) is not None
+        ]
+    return errors
+
+
+_NOT_EPHEMERAL = ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources", "resizePolicy")
+
+
+def _validate_ephemeral(spec: Object, names: PodNames, field: str) -> Errors:
+    """Ephemeral containers have no ports, probes, hooks and resources."""
+    errors: Errors = []
+    for index, container in enumerate(spec.get("ephemeralContainers") or ()):
+        at = f"{field}.ephemeralContainers[{index}]"
+        errors += validate_container(container, at, names) + _validate_own_name(container, at, names)
+        target = container.get("targetContainerName")
+        if target and target not in {each.get("name") for each in spec.get("containers") or ()}:
+            errors.append(unknown_value(f"{at}.targetContainerName", target))
+        why = "cannot be set for an Ephemeral Container"
+        present = [name for name in _NOT_EPHEMERAL if container.get(name)]
+        errors += [forbidden_field(f"{at}.{name}", why) for name in present]
+        forbidden = [name for name in ("restartPolicy", "restartPolicyRules") if container.get(name) is not None]
+        errors += [forbidden_field(f"{at}.{name}", why) for name in forbidden]
+        for place, mount in enumerate(container.get("volumeMounts") or ()):
+            for name in ("subPath", "subPathExpr"):
+                if mount.get(name):
+                    errors.append(forbidden_field(f"{at}.volumeMounts[{place}].{name}", why))
     return errors
 
 
 def validate_container(container: Object, at: str, names: PodNames) -> Errors:
-    """One container."""
+    """What all kinds of containers share."""
     errors: Errors = []
-    name = container.get("name") or ""
+    name, image = container.get("name") or "", container.get("image") or ""
     if not name:
         errors.append(required(f"{at}.name"))
-    elif name in names.containers:
-        errors.append(duplicate(f"{at}.name", name))
     else:
-        errors += [invalid_value(f"{at}.name", name, problem) for problem in label_problems(name)]
-    names.containers.add(name)
-    image = container.get("image") or ""
+        errors += [invalid_value(f"{at}.name", name, problem) for problem in label_problems(name, "characters")]
     if not image:
         errors.append(required(f"{at}.image"))
     elif image != image.strip():
         errors.append(invalid_value(f"{at}.image", image, "must not have leading or trailing whitespace"))
+    message = container.get("terminationMessagePolicy")
+    if message is not None and message not in ("File", "FallbackToLogsOnError"):
+        choices = ("File", "FallbackToLogsOnError")
+        errors.append(not_supported(f"{at}.terminationMessagePolicy", message, choices))
+    errors += _validate_ports(container.get("ports") or (), f"{at}.ports")
+    errors += validate_environment(container, at)
+    errors += _validate_mounts(container.get("volumeMounts") or (), f"{at}.volumeMounts", names)
+    errors += _validate_devices(container, f"{at}.volumeDevices", names)
     policy = container.get("imagePullPolicy")
     if policy not in (None, "Always", "IfNotPresent", "Never"):
         errors.append(not_supported(f"{at}.imagePullPolicy", policy, ("Always", "IfNotPresent", "Never")))
-    errors += _validate_ports(container.get("ports") or (), f"{at}.ports")
-    errors += _validate_env(container.get("env") or (), f"{at}.env")
-    errors += _validate_mounts(container.get("volumeMounts") or (), f"{at}.volumeMounts", names)
-    for probe in _PROBES:
-        if container.get(probe) is not None:
-            errors += _validate_probe(container[probe], f"{at}.{probe}")
     if container.get("resources"):
         errors += validate_resources(container["resources"], f"{at}.resources")
         errors += _validate_claims(container["resources"].get("claims") or (), f"{at}.resources.claims", names)
-    return errors + _validate_resize(container.get("resizePolicy") or (), f"{at}.resizePolicy", names)
+    errors += _validate_resize(container.get("resizePolicy") or (), f"{at}.resizePolicy", names)
+    if container.get("securityContext"):
+        errors += validate_container_security(container["securityContext"], f"{at}.securityContext")
+    return errors
+
+
+def _validate_restart(container: Object, at: str) -> Errors:
+    """A container may restart by other rules than its pod."""
+    policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or []
+    choices = ("Always", "Never", "OnFailure")
+    errors: Errors = []
+    if policy is not None and policy not in choices:
+        errors.append(not_supported(f"{at}.restartPolicy", policy, choices))
+    if rules and policy is None:
+        why = "must specify restartPolicy when restart rules are used"
+        errors.append(required(f"{at}.restartPolicy", why))
+        if ".initContainers[" in at:
+            return errors
+    for index, rule in enumerate(rules):
+        here, action, codes = f"{at}.restartPolicyRules[{index}]", rule.get("action") or "", rule.get("exitCodes")
+        if action not in ("Restart", "RestartAllContainers"):
+            errors.append(not_supported(f"{here}.action", action, ("Restart", "RestartAllContainers")))
+        if codes is None:
+            errors.append(required(f"{here}.exitCodes", "must be specified"))
+        elif (codes.get("operator") or "") not in ("In", "NotIn"):
+            errors.append(not_supported(f"{here}.exitCodes.operator", codes.get("operator") or "", ("In", "NotIn")))
+    return errors
+
+
+def _validate_devices(container: Object, at: str, names: PodNames) -> Errors:
+    """Volumes that are used as block devices."""
+    errors: Errors = []
+    for index, device in enumerate(container.get("volumeDevices") or ()):
+        here, name, path = f"{at}[{index}]", device.get("name") or "", device.get("devicePath") or ""
+        if not name:
+            errors.append(required(f"{here}.name"))
+        if name not in names.volumes:
+            errors.append(unknown_value(f"{here}.name", name))
+        if not path:
+            errors.append(required(f"{here}.devicePath"))
+    return errors
 
 
 def validate_resources(resources: Object, at: str) -> Errors:
@@ -154,12 +239,22 @@ def _equal(one: Quantity, other: Quantity) -> bool:
     return one.nano == other.nano
 
 
+def validate_pod_resources(spec: Object, field: str) -> Errors:
+    """Resources of the pod as a whole name no claims."""
+    claims = (spec.get("resources") or {}).get("claims") or ()
+    if not claims:
+        return []
+    at = f"{field}.resources.claims"
+    why = "claims may not be set for Resources at pod-level"
+    return [forbidden_field(at, why), *_validate_claims(claims, at, PodNames(spec, set()))]
+
+
 def _validate_claims(claims: Objects | tuple[()], at: str, names: PodNames) -> Errors:
     errors: Errors = []
     for index, claim in enumerate(claims):
         name = claim.get("name") or ""
         if not name:
-            errors.append(required(f"{at}[{index}].name"))
+            errors.append(required(f"{at}[{index}]"))
         elif name not in names.claims:
             known = f": {', '.join(map(str, names.claims))}" if names.claims else " which is empty"
             found = unknown_value(f"{at}[{index}]", name)
@@ -175,7 +270,9 @@ def _validate_ports(ports: Objects | tuple[()], at: str) -> Errors:
         here = f"{at}[{index}]"
         name = port.get("name")
         if name:
-            if name in names:
+            problems = port_name_problems(name)
+            errors += [invalid_value(f"{here}.name", name, problem) for problem in problems]
+            if not problems and name in names:
                 errors.append(duplicate(f"{here}.name", name))
             names.add(name)
         number = port.get("containerPort") or 0
@@ -206,20 +303,6 @@ def validate_host_ports(containers: Objects, at: str) -> Errors:
     return errors
 
 
-def _validate_env(variables: Objects | tuple[()], at: str) -> Errors:
-    errors: Errors = []
-    for index, variable in enumerate(variables):
-        name = variable.get("name") or ""
-        if not name:
-            errors.append(required(f"{at}[{index}].name"))
-        elif not _ENV_NAME.fullmatch(name):
-            errors.append(invalid_value(f"{at}[{index}].name", name, _ENV_TEXT))
-        if variable.get("value") and variable.get("valueFrom"):
-            why = "may not be specified when `value` is not empty"
-            errors.append(invalid_value(f"{at}[{index}].valueFrom", "", why))
-    return errors
-
-
 def _validate_mounts(mounts: Objects | tuple[()], at: str, names: PodNames) -> Errors:
     errors: Errors = []
     paths: set[str] = set()
@@ -227,24 +310,17 @@ def _validate_mounts(mounts: Objects | tuple[()], at: str, names: PodNames) -> E
         name, path = mount.get("name") or "", mount.get("mountPath") or ""
         if not name:
             errors.append(required(f"{at}[{index}].name"))
-        elif name not in names.volumes:
+        if name not in names.volumes:
             errors.append(unknown_value(f"{at}[{index}].name", name))
         if not path:
             errors.append(required(f"{at}[{index}].mountPath"))
         elif path in paths:
             errors.append(invalid_value(f"{at}[{index}].mountPath", path, "must be unique"))
         paths.add(path)
-    return errors
-
-
-def _validate_probe(probe: Object, at: str) -> Errors:
-    errors: Errors = []
-    if not any(probe.get(handler) is not None for handler in _HANDLERS):
-        errors.append(required(at, "must specify a handler type"))
-    fields = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
-    for name in fields:
-        if (probe.get(name) or 0) < 0:
-            errors.append(invalid_value(f"{at}.{name}", probe[name], NON_NEGATIVE))
+        for field, choices in _MOUNT_CHOICES.items():
+            value = mount.get(field)
+            if value is not None and value not in choices:
+                errors.append(not_supported(f"{at}.{field}", value, choices))
     return errors
 
 

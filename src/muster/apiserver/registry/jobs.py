@@ -24,8 +24,8 @@ from muster.apiserver.fields import (
 )
 from muster.apiserver.registry.jobpolicies import validate_failure_policy, validate_success_policy
 from muster.apiserver.registry.jobscheduling import drop_disabled, validate_scheduling, validate_scheduling_update
-from muster.apiserver.registry.poddefaults import default_pod_spec
 from muster.apiserver.registry.placement import shown_selector, validate_label_selector
+from muster.apiserver.registry.poddefaults import default_pod_spec
 from muster.apiserver.registry.podspec import validate_pod_spec
 from muster.apiserver.registry.strategy import Strategy
 

@@ -12,7 +12,9 @@ from muster.api.labels import label_value_errors
 from muster.apiserver.fields import (
     FieldError,
     duplicate,
+    forbidden_field,
     invalid_value,
+    label_problems,
     not_supported,
     qualified_name_problems,
     required,
@@ -82,13 +84,13 @@ def validate_node_term(term: Object, at: str) -> Errors:
         here = f"{at}.matchFields[{index}]"
         if expression.get("operator") not in ("In", "NotIn"):
             errors.append(
-                invalid_value(f"{here}.operator", expression.get("operator"), "not a valid selector operator")
+                invalid_value(f"{here}.operator", expression.get("operator") or "", "not a valid selector operator")
             )
         elif len(expression.get("values") or ()) != 1:
             why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
             errors.append(required(f"{here}.values", why))
         if expression.get("key") != "metadata.name":
-            errors.append(invalid_value(f"{here}.key", expression.get("key"), "not a valid field selector key"))
+            errors.append(invalid_value(f"{here}.key", expression.get("key") or "", "not a valid field selector key"))
     return errors
 
 
@@ -109,7 +111,7 @@ def _validate_node_expression(expression: Object, at: str) -> Errors:
                     required(f"{at}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
                 )
         case _:
-            errors.append(invalid_value(f"{at}.operator", operator, "not a valid selector operator"))
+            errors.append(invalid_value(f"{at}.operator", operator or "", "not a valid selector operator"))
     key = expression.get("key") or ""
     errors += [invalid_value(f"{at}.key", key, problem) for problem in qualified_name_problems(key)]
     if operator in ("In", "NotIn"):
@@ -168,6 +170,17 @@ def shown_selector(selector: JSON) -> JSON:
 
 def _validate_pod_term(term: Object, at: str) -> Errors:
     errors = validate_label_selector(term.get("labelSelector"), f"{at}.labelSelector")
+    errors += validate_label_selector(term.get("namespaceSelector"), f"{at}.namespaceSelector")
+    for name in term.get("namespaces") or ():
+        errors += [invalid_value(f"{at}.namespace", name, problem) for problem in label_problems(name, "characters")]
+    if term.get("labelSelector") is None:
+        why = "must not be specified when labelSelector is not set"
+        keys = ("matchLabelKeys", "mismatchLabelKeys")
+        errors += [forbidden_field(f"{at}.{name}", why) for name in keys if term.get(name)]
+    for field in ("matchLabelKeys", "mismatchLabelKeys"):
+        for place, name in enumerate(term.get(field) or () if term.get("labelSelector") is not None else ()):
+            spot = f"{at}.{field}[{place}]"
+            errors += [invalid_value(spot, name, problem) for problem in qualified_name_problems(name)]
     key = term.get("topologyKey") or ""
     if not key:
         errors.append(required(f"{at}.topologyKey", "can not be empty"))
@@ -227,6 +240,9 @@ def validate_spread(constraints: JSON, at: str) -> Errors:
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if constraint.get(name) not in (None, "Ignore", "Honor"):
                 errors.append(not_supported(f"{here}.{name}", constraint[name], ("Honor", "Ignore")))
+        for place, name in enumerate(constraint.get("matchLabelKeys") or ()):
+            spot = f"{here}.matchLabelKeys[{place}]"
+            errors += [invalid_value(spot, name, problem) for problem in qualified_name_problems(name)]
         errors += validate_label_selector(constraint.get("labelSelector"), f"{here}.labelSelector")
     return errors
 

@@ -5,6 +5,8 @@ Sources: upstream `pkg/apis/core/v1/defaults.go`, admission plugin DefaultTolera
 
 from __future__ import annotations
 
+import re
+
 from muster.api.codec import Object, Objects
 from muster.api.quantity import parse_quantity
 
@@ -28,8 +30,9 @@ def default_pod_spec(spec: Object) -> None:
         spec["securityContext"] = {}
     if not spec.get("schedulerName"):
         spec["schedulerName"] = "default-scheduler"
-    if spec.get("serviceAccountName"):
-        spec["serviceAccount"] = spec["serviceAccountName"]
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
     host = bool(spec.get("hostNetwork"))
     if not host:
         spec.pop("hostNetwork", None)
@@ -42,8 +45,8 @@ def default_pod_spec(spec: Object) -> None:
 
 def default_container(container: Object, *, on_host: bool) -> None:
     """Fill in one container's default values; `on_host`: its ports are the node's."""
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
+    container["terminationMessagePath"] = container.get("terminationMessagePath") or "/dev/termination-log"
+    container["terminationMessagePolicy"] = container.get("terminationMessagePolicy") or "File"
     if not container.get("imagePullPolicy"):
         container["imagePullPolicy"] = _pull_policy(container.get("image") or "")
     resources = container.get("resources")
@@ -67,10 +70,14 @@ def default_container(container: Object, *, on_host: bool) -> None:
             _default_http_get(handler.get("httpGet"))
 
 
+_NO_IMAGE = re.compile(r"[0-9a-f]{64}|.*[A-Z!].*")
+"""What is no reference to an image: 64 hexadecimal digits, or a repository with capitals (tags may have them)."""
+
+
 def _pull_policy(image: str) -> str:
     name, _, digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
-    if digest and tag != "latest":
+    if (digest and tag != "latest") or _NO_IMAGE.fullmatch(name.removesuffix(f":{tag}")):
         return "IfNotPresent"
     return "Always" if tag in ("", "latest") else "IfNotPresent"
 
@@ -193,7 +200,8 @@ def _merge_keys(term: Object, labels: Object) -> None:
 
 def quality_of_service(spec: Object) -> str:
     """The QoS class (`Guaranteed`, `Burstable`, `BestEffort`) of a pod spec."""
-    whole = spec.get("resources")
+    whole = spec.get("resources") or {}
+    whole = whole if whole.get("limits") or whole.get("requests") else None
     holders: Objects = (
         [whole]
         if whole

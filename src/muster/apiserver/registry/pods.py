@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from muster.api.codec import Object, dumps
 from muster.apiserver.context import Context
+from muster.apiserver.errors import Qualified, forbidden
 from muster.apiserver.fields import LONGEST_LABEL, FieldError, subdomain_problems
 from muster.apiserver.registry.poddefaults import (
     DEFAULT_GRACE_S,
@@ -19,6 +20,7 @@ from muster.apiserver.registry.poddefaults import (
     quality_of_service,
 )
 from muster.apiserver.registry.podspec import validate_new_pod, validate_pod_names, validate_pod_update
+from muster.apiserver.registry.podwarnings import pod_warnings
 from muster.apiserver.registry.priority import resolve_pod_priority
 from muster.apiserver.registry.resize import is_only_a_resize, validate_resize
 from muster.apiserver.registry.strategy import Strategy
@@ -26,6 +28,7 @@ from muster.apiserver.registry.strategy import Strategy
 REMEMBERED = 4096
 """How many different valid specs are remembered, so that they are not checked again."""
 
+_PODS = Qualified("", "pods")
 _FIELDS = frozenset(
     (
         "spec.nodeName",
@@ -39,6 +42,23 @@ _FIELDS = frozenset(
         "status.nominatedNodeName",
     )
 )
+
+
+def _check_runtime_class(pod: Object, ctx: Context) -> None:
+    """The runtime class must exist, and alone says what a pod costs beside its containers (admission RuntimeClass)."""
+    spec, name = pod["spec"], pod["metadata"].get("name") or ""
+    wanted = spec.get("runtimeClassName")
+    found = ctx.read("runtimeclasses", "", wanted) if wanted else None
+    if wanted and found is None:
+        raise forbidden(_PODS, name, f'pod rejected: RuntimeClass "{wanted}" not found')
+    overhead = ((found or {}).get("overhead") or {}).get("podFixed")
+    if spec.get("overhead") and not overhead:
+        why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        raise forbidden(_PODS, name, why)
+    if overhead:
+        if spec.get("overhead") and spec["overhead"] != overhead:
+            raise forbidden(_PODS, name, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+        spec["overhead"] = dict(overhead)
 
 
 def _warn_of_name(name: str, ctx: Context) -> None:
@@ -73,6 +93,7 @@ class PodStrategy(Strategy):
     def admit_create(self, obj: Object, ctx: Context) -> None:
         default_tolerations(obj["spec"])
         resolve_pod_priority(obj, ctx)
+        _check_runtime_class(obj, ctx)
 
     def prepare_create(self, obj: Object, ctx: Context) -> None:
         spec = obj["spec"]
@@ -105,18 +126,23 @@ class PodStrategy(Strategy):
             new["status"] = {**(new.get("status") or {}), "qosClass": old_class}
 
     def __init__(self) -> None:
-        self._valid: set[bytes] = set()
+        self._valid: dict[bytes, list[str]] = {}
 
     def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
         # Most pods are made from a template: what is alike in them is checked once.
         alike = dumps({**obj["spec"], "hostname": "", "nodeName": ""})
-        if alike in self._valid:
+        warnings = self._valid.get(alike)
+        if warnings is not None:
+            for text in warnings:
+                ctx.warn(text)
             return validate_pod_names(obj["spec"])
         errors = validate_new_pod(obj)
         if not errors:
             if len(self._valid) >= REMEMBERED:
                 self._valid.clear()
-            self._valid.add(alike)
+            self._valid[alike] = pod_warnings(obj["spec"])
+        for text in self._valid.get(alike, ()):
+            ctx.warn(text)
         return errors
 
     def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:

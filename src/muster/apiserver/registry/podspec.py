@@ -19,7 +19,7 @@ from muster.apiserver.fields import (
     required,
     subdomain_problems,
 )
-from muster.apiserver.registry.containers import NON_NEGATIVE, validate_containers
+from muster.apiserver.registry.containers import validate_containers, validate_pod_resources
 from muster.apiserver.registry.placement import (
     REQUIRED,
     validate_affinity,
@@ -27,6 +27,9 @@ from muster.apiserver.registry.placement import (
     validate_spread,
     validate_tolerations,
 )
+from muster.apiserver.registry.podnetwork import validate_network
+from muster.apiserver.registry.probes import NON_NEGATIVE
+from muster.apiserver.registry.security import validate_pod_security
 from muster.apiserver.registry.volumes import validate_volumes
 
 Errors: TypeAlias = list[FieldError]
@@ -38,21 +41,28 @@ MAX_SECONDS = 2_147_483_647
 
 def validate_pod_spec(spec: Object, field: str = "spec") -> Errors:
     """Everything that upstream checks of a pod spec and that a scheduler, a node or a person can meet here."""
-    errors = validate_volumes(spec, field)
+    volumes: set[str] = set()
+    errors = validate_volumes(spec, field, volumes)
     errors += _validate_claims(spec.get("resourceClaims") or [], f"{field}.resourceClaims")
-    errors += validate_containers(spec, field)
+    errors += validate_containers(spec, field, volumes)
     errors += _validate_choice(spec.get("restartPolicy"), f"{field}.restartPolicy", _RESTART)
     errors += _validate_choice(spec.get("dnsPolicy"), f"{field}.dnsPolicy", _DNS)
     errors += validate_node_selector(spec, field)
     errors += validate_affinity(spec.get("affinity"), f"{field}.affinity")
     errors += _validate_gates(spec.get("schedulingGates") or [], f"{field}.schedulingGates")
     errors += validate_spread(spec.get("topologySpreadConstraints"), f"{field}.topologySpreadConstraints")
+    if spec.get("securityContext"):
+        errors += validate_pod_security(spec["securityContext"], f"{field}.securityContext")
+    errors += validate_pod_resources(spec, field) + validate_network(spec, field) + _validate_os(spec, field)
     for name in ("serviceAccountName", "nodeName"):
         errors += _validate_name(spec.get(name), f"{field}.{name}", subdomain=True)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= MAX_SECONDS:
         why = f"must be between 1 and {MAX_SECONDS}, inclusive"
         errors.append(invalid_value(f"{field}.activeDeadlineSeconds", deadline, why))
+    override = spec.get("hostnameOverride")
+    if override is not None:
+        errors += [invalid_value(f"{field}.hostnameOverride", override, text) for text in subdomain_problems(override)]
     for name in ("hostname", "subdomain"):
         errors += _validate_name(spec.get(name), f"{field}.{name}", subdomain=False)
     errors += validate_tolerations(spec.get("tolerations"), f"{field}.tolerations")
@@ -63,6 +73,16 @@ def validate_pod_spec(spec: Object, field: str = "spec") -> Errors:
     return errors + _validate_group(spec, field)
 
 
+def _validate_os(spec: Object, field: str) -> Errors:
+    system = spec.get("os")
+    if system is None:
+        return []
+    name = system.get("name") or ""
+    if not name:
+        return [required(f"{field}.os.name")]
+    return [] if name in ("linux", "windows") else [not_supported(f"{field}.os", name, ("linux", "windows"))]
+
+
 def _validate_choice(value: JSON, field: str, choices: tuple[str, ...]) -> Errors:
     return [] if value in choices else [not_supported(field, value or "", choices)]
 
@@ -70,7 +90,7 @@ def _validate_choice(value: JSON, field: str, choices: tuple[str, ...]) -> Error
 def _validate_name(value: JSON, field: str, *, subdomain: bool) -> Errors:
     if not value:
         return []
-    problems = subdomain_problems(value) if subdomain else label_problems(value)
+    problems = subdomain_problems(value) if subdomain else label_problems(value, "characters")
     return [invalid_value(field, value, problem) for problem in problems]
 
 
@@ -84,8 +104,16 @@ def _validate_claims(claims: Objects, field: str) -> Errors:
             errors.append(required(f"{at}.name"))
         elif name in names:
             errors.append(duplicate(f"{at}.name", name))
+        else:
+            errors += [invalid_value(f"{at}.name", name, text) for text in label_problems(name, "characters")]
         names.add(name)
-        given = [source for source in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(source)]
+        for source in ("resourceClaimName", "resourceClaimTemplateName"):
+            named = claim.get(source)
+            if named is not None:
+                errors += [invalid_value(f"{at}.{source}", named, text) for text in subdomain_problems(named)]
+        given = [
+            source for source in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(source) is not None
+        ]
         if not given:
             why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             errors.append(invalid_value(at, _claim_shown(claim), why))
@@ -123,7 +151,7 @@ def _validate_group(spec: Object, field: str) -> Errors:
     group, first = spec.get("schedulingGroup"), spec.get("workloadRef")
     if group is not None:
         at, name = f"{field}.schedulingGroup.podGroupName", group.get("podGroupName")
-        if not name:
+        if name is None:
             errors.append(invalid_value(at, None, "must specify one of: `podGroupName`"))
         else:
             errors += [invalid_value(at, name, problem) for problem in subdomain_problems(name)]
@@ -150,6 +178,8 @@ def validate_new_pod(pod: Object) -> Errors:
     """What holds for pods beyond their spec."""
     spec = pod["spec"]
     errors = validate_pod_spec(spec)
+    if spec.get("ephemeralContainers"):
+        errors.append(forbidden_field("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("schedulingGates") and spec.get("nodeName"):
         errors.append(forbidden_field("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
     return errors

@@ -31,6 +31,7 @@ _SOURCES = (
     "rbd",
     "cinder",
     "cephfs",
+    "flexVolume",
     "flocker",
     "downwardAPI",
     "fc",
@@ -48,24 +49,30 @@ _SOURCES = (
     "ephemeral",
     "image",
 )
+_SIZE_TEXT = "SizeLimit field must be a valid resource quantity"
+_SPELLED = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
+"""How upstream spells some sources in errors."""
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 
 
-def validate_volumes(spec: Object, field: str) -> Errors:
-    """Names are unique labels; each volume has exactly one source."""
+def validate_volumes(spec: Object, field: str, valid: set[str]) -> Errors:
+    """Names are unique labels; each volume has exactly one source. The names of the valid ones go to `valid`."""
     errors: Errors = []
     names: set[str] = set()
     for index, volume in enumerate(spec.get("volumes") or ()):
         at = f"{field}.volumes[{index}]"
-        errors += _validate_source(volume, at)
+        found = _validate_source(volume, at)
         name = volume.get("name") or ""
         if not name:
-            errors.append(required(f"{at}.name"))
+            found.append(required(f"{at}.name"))
         elif name in names:
-            errors.append(duplicate(f"{at}.name", name))
+            found.append(duplicate(f"{at}.name", name))
         else:
-            errors += [invalid_value(f"{at}.name", name, problem) for problem in label_problems(name)]
+            found += [invalid_value(f"{at}.name", name, text) for text in label_problems(name, "characters")]
+        if not found:
+            valid.add(name)
         names.add(name)
+        errors += found
     return errors
 
 
@@ -74,7 +81,8 @@ def _validate_source(volume: Object, at: str) -> Errors:
     found = [source for source in _SOURCES if volume.get(source) is not None]
     if not found:
         return [required(at, "must specify a volume type")]
-    errors += [forbidden_field(f"{at}.{extra}", "may not specify more than 1 volume type") for extra in found[1:]]
+    why = "may not specify more than 1 volume type"
+    errors += [forbidden_field(f"{at}.{_SPELLED.get(extra, extra)}", why) for extra in found[1:]]
     source = volume[found[0]]
     match found[0]:
         case "image":
@@ -83,6 +91,10 @@ def _validate_source(volume: Object, at: str) -> Errors:
             policy = source.get("pullPolicy")
             if policy and policy not in _PULL_POLICIES:
                 errors.append(not_supported(f"{at}.image.pullPolicy", policy, _PULL_POLICIES))
+        case "emptyDir":
+            limit = source.get("sizeLimit")
+            if limit is not None and str(limit).startswith("-"):
+                errors.append(forbidden_field(f"{at}.emptyDir.sizeLimit", _SIZE_TEXT))
         case "hostPath":
             if not source.get("path"):
                 errors.append(required(f"{at}.hostPath.path"))
