@@ -6,11 +6,11 @@ import random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from workload_objects import NOW, pod_of, stored
+from workload_objects import LABELS, NOW, pod_of, stored
 
 from muster.api.codec import Object
 from muster.api.meta import name_of
-from muster.api.resource import PODS, REPLICA_SETS
+from muster.api.resource import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
 from muster.controllers.action import Create, Delete, Patch, Result, Update
 from muster.controllers.replicaset import ReplicaSetController
 from muster.controllers.replicaset_removal import deletion_cost, pods_to_remove
@@ -117,3 +117,34 @@ def test_deleted_replica_set_makes_and_deletes_nothing() -> None:
     owner["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     result = reconcile(owner, pod_of(owner, "a"))
     assert not removed(result) and not any(isinstance(action, Create) for action in result.actions)
+
+
+def test_a_replication_controller_selects_by_its_map_of_labels() -> None:
+    owner = stored("ReplicationController", replicas=2)
+    owner["apiVersion"], owner["spec"]["selector"] = "v1", dict(LABELS)
+    other = stored("ReplicationController", "other", replicas=1)
+    orphan = pod_of(other, "orphan")
+    del orphan["metadata"]["ownerReferences"]
+    state = ControllerState(REPLICATION_CONTROLLERS, PODS)
+    state.put(REPLICATION_CONTROLLERS, owner)
+    (change,) = state.put(PODS, orphan)
+    controller = ReplicaSetController(resource=REPLICATION_CONTROLLERS)
+    assert [request.key for request in controller.requests(PODS, change, state)] == [KEY]
+    (adoption,) = controller.reconcile(KEY, state, NOW).actions
+    assert isinstance(adoption, Patch)
+    (reference,) = adoption.patch["metadata"]["ownerReferences"]  # type: ignore[call-overload]  # it is an object
+    assert (reference["apiVersion"], reference["kind"]) == ("v1", "ReplicationController")
+
+
+def test_a_replication_controller_makes_its_pods_and_counts_them() -> None:
+    owner = stored("ReplicationController", replicas=2)
+    owner["apiVersion"], owner["spec"]["selector"] = "v1", dict(LABELS)
+    state = ControllerState(REPLICATION_CONTROLLERS, PODS)
+    state.put(REPLICATION_CONTROLLERS, owner)
+    state.put(PODS, pod_of(owner, "a"))
+    actions = ReplicaSetController(resource=REPLICATION_CONTROLLERS).reconcile(KEY, state, NOW).actions
+    (made,) = [action.object for action in actions if isinstance(action, Create)]
+    assert made["metadata"]["ownerReferences"][0]["kind"] == "ReplicationController"
+    (update,) = [action for action in actions if isinstance(action, Update)]
+    assert update.resource == REPLICATION_CONTROLLERS
+    assert update.object["status"]["readyReplicas"] == 1 and "terminatingReplicas" not in update.object["status"]

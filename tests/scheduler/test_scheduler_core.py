@@ -340,3 +340,16 @@ def test_a_resize_in_place_changes_what_a_pod_uses_and_a_phase_does_not() -> Non
     resized["status"]["containerStatuses"] = [{"name": "main", "allocatedResources": {"cpu": "2"}}]
     assert not usage_differs(old, started)
     assert usage_differs(old, resized)
+
+
+def test_a_pod_that_cannot_be_scored_says_so_in_upstreams_words() -> None:
+    core = core_with(make_node("a"), make_node("b"))
+    pod = make_pod("p")
+    expression = {"key": "disk", "operator": "Gt", "values": ["many"]}
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [expression]}}]
+    pod["spec"]["affinity"] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    core.cache.apply_pods(added(pod))
+    core.settle(0.0)
+    (verdict,) = core.decide(0.0)
+    assert verdict.rejection is not None and verdict.rejection.reason == "SchedulerError"
+    assert verdict.rejection.message.startswith('running PreScore plugin "NodeAffinity": [0].matchExpressions[0]')

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from muster.api.resource import REPLICATION_CONTROLLERS
 from muster.client.client import Client
 from muster.clock import Clock
 from muster.controllers.cronjob import CronJobController
@@ -111,6 +112,9 @@ CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
     ),
     "podgroup-protection-controller": _discovering(_podgroup_protection),
     "replicaset-controller": _plain(lambda options: ReplicaSetController(options.removal_tie)),
+    "replicationcontroller-controller": _plain(
+        lambda options: ReplicaSetController(options.removal_tie, REPLICATION_CONTROLLERS)
+    ),
     "resourceclaim-controller": _discovering(
         lambda kinds: ResourceClaimController(kinds.find("scheduling.k8s.io", "podgroups"))
     ),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from muster.api.codec import Object
 from muster.api.meta import condition, is_deleting
-from muster.api.resource import PODS, REPLICA_SETS
+from muster.api.resource import PODS, REPLICA_SETS, Resource
 from muster.clock import rfc3339
 from muster.controllers.action import Action, Create, Delete, Emit, Result, Update
 from muster.controllers.ownership import owner_reference
@@ -34,12 +34,13 @@ FAILURE = "ReplicaFailure"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A ReplicaSet, the pods that it controls, and pods of ReplicaSets of the same owner."""
+    """A ReplicaSet, its pods, and pods of ReplicaSets of the same owner. `resource`: the kind that it really is."""
 
     replica_set: Object
     pods: Sequence[Object]
     related: Sequence[Object]
     now: float
+    resource: Resource = REPLICA_SETS
 
     @property
     def active(self) -> list[Object]:
@@ -69,15 +70,15 @@ def _manage(look: Look, tie: Callable[[Object], int]) -> list[Action]:
     active, owner = look.active, look.replica_set
     missing = (owner["spec"].get("replicas") or 0) - len(active)
     if missing >= 0:
-        return [create_pod(owner) for _ in range(min(missing, BURST))]
+        return [create_pod(owner, look.resource) for _ in range(min(missing, BURST))]
     count = min(-missing, BURST)
     removed = pods_to_remove(active, look.related, count, tie, look.now)
     return [remove_pod(owner, pod) for pod in removed]
 
 
-def create_pod(owner: Object) -> Create:
+def create_pod(owner: Object, resource: Resource) -> Create:
     """The creation of a pod of a ReplicaSet."""
-    pod = pod_from_template(owner["spec"]["template"], owner, owner_reference(owner, REPLICA_SETS))
+    pod = pod_from_template(owner["spec"]["template"], owner, owner_reference(owner, resource))
     done = Emit(owner, "Normal", "SuccessfulCreate", "Created pod: {name}")
     return Create(PODS, pod, done=done, failed=Emit(owner, "Warning", "FailedCreate", "Error creating: {error}"))
 
@@ -107,7 +108,7 @@ def _status_update(look: Look, conditions: list[Object]) -> tuple[Action, ...]:
     status = status_of(look, conditions)
     if status == (owner.get("status") or {}):
         return ()
-    return (Update(REPLICA_SETS, {**owner, "status": status}, "status"),)
+    return (Update(look.resource, {**owner, "status": status}, "status"),)
 
 
 def status_of(look: Look, conditions: list[Object]) -> Object:
@@ -123,7 +124,7 @@ def status_of(look: Look, conditions: list[Object]) -> Object:
     return {
         "replicas": len(active),
         **{name: count for name, count in counts.items() if count},
-        "terminatingReplicas": terminating,
+        **({"terminatingReplicas": terminating} if look.resource == REPLICA_SETS else {}),
         "observedGeneration": look.replica_set["metadata"].get("generation", 0),
         **({"conditions": conditions} if conditions else {}),
     }

@@ -36,6 +36,7 @@ from muster.scheduler.cycle import (
     with_victims_text,
 )
 from muster.scheduler.entities import GROUP, TREE, Entities
+from muster.scheduler.errors import error_text
 from muster.scheduler.gate import Gate, Held
 from muster.scheduler.greedy import GreedyGroups
 from muster.scheduler.members import PodRecord
@@ -331,7 +332,7 @@ class SchedulerCore:
         except DomainError as error:
             result = [apart_in_domains(first, str(error))]
         except Exception as error:  # a fault in one decision must not stop the others; the verdict reports it
-            result = [failure(ask, f"{type(error).__name__}: {error}") for ask in run]
+            result = [failure(ask, error_text(error)) for ask in run]
         if decision is not None and is_final(result[-1]):
             self._refused[signature] = refusal(decision)
         carried = []
@@ -351,7 +352,7 @@ class SchedulerCore:
         try:
             attempt = greedy.attempt(ask, now)
         except Exception as error:  # a fault in one decision must not stop the others; the verdict reports it
-            failed = failure(ask, f"{type(error).__name__}: {error}")
+            failed = failure(ask, error_text(error))
             self._carry_out(failed, now)
             return [failed]
         whole, result = attempt.whole, list(attempt.groups)
@@ -381,7 +382,7 @@ class SchedulerCore:
             result = tree_verdicts(ask, tree, decision)
             rejection = tree_rejection(ask, result)
         except Exception as error:  # as for groups: a fault in one decision must not stop the others
-            result = [failure(ask, f"{type(error).__name__}: {error}")]
+            result = [failure(ask, error_text(error))]
             rejection = result[0].rejection
         placements = tuple(placement for verdict in result for placement in verdict.placements)
         needed = tuple(member for leaf in leaves_of(tree) for member in leaf.need)

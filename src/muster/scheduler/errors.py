@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.engine.model import ScoreError
+
 if TYPE_CHECKING:
     from muster.scheduler.configuration_fields import Fault
 
@@ -27,3 +29,8 @@ class ConfigurationError(SchedulerFault):
     def __init__(self, faults: tuple[Fault, ...]) -> None:
         super().__init__("; ".join(map(str, faults)))
         self.faults = faults
+
+
+def error_text(error: Exception) -> str:
+    """What a pod's condition says about an error: upstream's words where pods cannot be scored, else what broke."""
+    return str(error) if isinstance(error, ScoreError) else f"{type(error).__name__}: {error}"

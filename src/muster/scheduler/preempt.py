@@ -31,6 +31,7 @@ from muster.engine.upstream.model import Choices, Release
 from muster.engine.upstream.preemption import one_by_one
 from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.domains import OneDomain
+from muster.scheduler.errors import error_text
 from muster.scheduler.members import PodRecord
 from muster.scheduler.preempt_units import BY_SCHEDULER, Units
 
@@ -166,7 +167,7 @@ class Preemptions:
         try:
             found = self.search(question, now_s)()
         except Exception as error:  # a fault in one plan must not stop the others; the rejection reports it
-            found = NoPlan(f"{type(error).__name__}: {error}")
+            found = NoPlan(error_text(error))
         return self.judged(question, found)
 
     def is_waiting(self, entity: str) -> bool:
