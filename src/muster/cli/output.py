@@ -32,10 +32,15 @@ def emit(value: JSON, format_: Format, write: Path | None, table: Callable[[Cons
         sys.stdout.write(text)
         sys.stdout.flush()
         return
+    write_text(write, text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file. Raises `BadInput`."""
     try:
-        write.write_text(text)
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"{write}: cannot be written: {error.strerror}") from error
+        raise BadInput(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def render(value: JSON, format_: Format, table: Callable[[Console], None]) -> str:

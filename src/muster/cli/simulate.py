@@ -17,9 +17,10 @@ from muster.cli.durations import format_duration
 from muster.cli.errors import BadInput, CheckFailed
 from muster.cli.inputs import read_duration, read_manifests, read_node_specs, read_timed
 from muster.cli.options import DEFAULT_BEHAVIOUR, OUTPUT, Behaviour, NodeSpecs, Output, Write, cluster_options
-from muster.cli.output import emit, error_console
+from muster.cli.output import emit, error_console, write_text
 from muster.cli.report_view import draw, qualified
 from muster.simulator.report import report
+from muster.simulator.report_html import html_report
 from muster.simulator.run import Progress
 from muster.simulator.run import simulate as run_simulation
 from muster.simulator.world import World
@@ -48,6 +49,7 @@ def simulate(
     events: Annotated[bool, Parameter(negative="", show_default=False, group=OUTPUT)] = False,
     all_rows: Annotated[bool, Parameter(name="--all", negative="", show_default=False, group=OUTPUT)] = False,
     fail_unschedulable: Annotated[bool, Parameter(negative="", show_default=False, group=OUTPUT)] = False,
+    report_file: Annotated[Path | None, Parameter(name="--report", show_default=False, group=OUTPUT)] = None,
 ) -> int:
     """Run manifests on an embedded cluster in virtual time, until nothing is left to happen, and report.
 
@@ -73,6 +75,8 @@ def simulate(
         Show all pods and nodes in the table, however many.
     fail_unschedulable
         Exit with 1 if a group or a pod has not been scheduled.
+    report_file
+        Write a page with pictures of the cluster and the timeline of the groups into this HTML file as well.
     """
     manifests = read_manifests(file)
     timed = read_timed(at)
@@ -93,6 +97,8 @@ def simulate(
     except ManifestError as error:
         raise BadInput(str(error)) from error
     value = report(outcome)
+    if report_file is not None:
+        write_text(report_file, html_report(outcome, value))
     emit(value, output, write, lambda console: draw(value, console, events=events, everything=all_rows))
     if not value["nodes"] and sys.stderr.isatty():
         print("There were no nodes: give some with --nodes, or Node objects with -f.", file=sys.stderr)

@@ -1,0 +1,186 @@
+"""Pictures of a cluster and of its gangs over time, as SVG. Pure; equal input gives equal bytes.
+
+A node is a cell; its main resource (a device, else cpu) is its width, filled from the left by the pods that are on it,
+in the colours of their groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from muster.api.codec import Object, Objects
+from muster.api.meta import name_of
+from muster.api.quantity import format_units, resource_units
+from muster.simulator.report_moments import Stay, domains_of, numbers_over_time
+
+_CELL_WIDTH, _CELL_HEIGHT, _GAP = 56, 20, 4
+_ROW = 16
+_LABEL_WIDTH = 220
+_TIMELINE_WIDTH = 760
+_MOST_SLOTS = 16
+_GOLDEN_ANGLE = 137.508
+
+
+@dataclass(frozen=True, slots=True)
+class Colours:
+    """A colour for each group, by its place; plain pods are grey."""
+
+    places: Mapping[str, int]
+
+    @classmethod
+    def of(cls, groups: Iterable[str]) -> Colours:
+        """Colours for these groups, in their order."""
+        return cls({group: place for place, group in enumerate(dict.fromkeys(groups))})
+
+    def of_group(self, group: str) -> str:
+        """A colour as CSS; neighbours in the order are far apart."""
+        place = self.places.get(group)
+        if place is None:
+            return "#8b949e"
+        lightness = (52, 42, 62)[place // 12 % 3]
+        return f"hsl({place * _GOLDEN_ANGLE % 360:.0f} 62% {lightness}%)"
+
+
+def main_resource(nodes: Objects) -> str:
+    """What the cells show: the device that most nodes have, else cpu."""
+    numbers: dict[str, int] = {}
+    for node in nodes:
+        for name, amount in _allocatable(node).items():
+            if "/" in name and not name.startswith("hugepages-") and amount != "0":
+                numbers[name] = numbers.get(name, 0) + 1
+    return min(numbers, key=lambda name: (-numbers[name], name), default="cpu")
+
+
+def cluster_picture(
+    nodes: Objects, stays: Sequence[Stay], at_s: float, levels: tuple[str, ...], resource: str, colours: Colours
+) -> str:
+    """All nodes, arranged by domain, with what runs on them at that moment."""
+    running: dict[str, list[Stay]] = {}
+    for stay in stays:
+        if stay.takes_room_at(at_s):
+            running.setdefault(stay.node, []).append(stay)
+    parts = []
+    outer: tuple[str, ...] | None = None
+    for values, members in domains_of(nodes, levels).items():
+        if len(levels) > 1 and values[:-1] != outer:
+            outer = values[:-1]
+            parts.append(f"<h4>{escape(' / '.join(value or 'no label' for value in outer))}</h4>")
+        title = values[-1] or "no label" if values else "nodes"
+        cells = "".join(_cell(node, running.get(name_of(node), []), resource, colours) for node in members)
+        parts.append(f'<figure class="domain"><figcaption>{escape(title)}</figcaption><div>{cells}</div></figure>')
+    return "".join(parts)
+
+
+def _cell(node: Object, stays: Sequence[Stay], resource: str, colours: Colours) -> str:
+    """One node. Amounts are drawn to scale; of a node that lacks the resource cpu is shown."""
+    allocatable = _allocatable(node)
+    shown = resource if resource in allocatable else "cpu"
+    whole = resource_units(shown, allocatable.get(shown, "0"))
+    held: dict[str, int] = {}
+    for stay in stays:
+        held[stay.owner] = held.get(stay.owner, 0) + stay.amounts.get(shown, 0)
+    used = sum(held.values())
+    said = f"{name_of(node)}: {format_units(shown, used)} of {format_units(shown, whole)} {shown}, {len(stays)} pods"
+    lines = [said, *(f"{owner or 'plain pods'}: {format_units(shown, amount)}" for owner, amount in held.items())]
+    shapes, x = [], 0.0
+    for owner, amount in sorted(held.items()):
+        width = _CELL_WIDTH * amount / whole if whole else 0.0
+        shapes.append(
+            f'<rect x="{x:.1f}" width="{width:.1f}" height="{_CELL_HEIGHT}" fill="{colours.of_group(owner)}"/>'
+        )
+        x += width
+    if not used and stays:  # pods that ask for none of it
+        shapes.append(f'<circle cx="{_CELL_WIDTH / 2}" cy="{_CELL_HEIGHT / 2}" r="3" class="plain"/>')
+    shapes += _slots(whole) if shown != "cpu" else []
+    return (
+        f'<svg class="node" width="{_CELL_WIDTH}" height="{_CELL_HEIGHT}" role="img">'
+        f"<title>{escape(chr(10).join(lines))}</title>{''.join(shapes)}</svg>"
+    )
+
+
+def _slots(whole: int) -> list[str]:
+    """Lines between the single devices of a node."""
+    if not 1 < whole <= _MOST_SLOTS:
+        return []
+    xs = (_CELL_WIDTH * place / whole for place in range(1, whole))
+    return [f'<path d="M{x:.1f} 0V{_CELL_HEIGHT}" class="slot"/>' for x in xs]
+
+
+def timeline(groups: Objects, stays: Sequence[Stay], end_s: float, colours: Colours) -> str:
+    """A row a group: when its pods waited, when some ran, when enough did, and when any was evicted."""
+    by_owner: dict[str, list[Stay]] = {}
+    for stay in stays:
+        by_owner.setdefault(stay.owner, []).append(stay)
+    span_s = max(end_s, 1.0)
+    rows = [
+        _row(place, group, by_owner.get(f"{group['namespace']}/{group['name']}", []), end_s, span_s, colours)
+        for place, group in enumerate(groups)
+    ]
+    height = _ROW * len(groups) + 24
+    return (
+        f'<svg class="timeline" width="{_LABEL_WIDTH + _TIMELINE_WIDTH + 20}" height="{height}" role="img">'
+        f"<title>When each group waited and ran</title>{''.join(rows)}{_axis(span_s, _ROW * len(groups))}</svg>"
+    )
+
+
+def _row(place: int, group: Object, stays: Sequence[Stay], end_s: float, span_s: float, colours: Colours) -> str:
+    name, y = f"{group['namespace']}/{group['name']}", place * _ROW
+    short = name.removeprefix("default/")
+    label = short if len(short) <= 32 else f"{short[:31]}…"
+    parts = [f'<text x="0" y="{y + 12}"><title>{escape(name)}</title>{escape(label)}</text>']
+    if not stays:
+        return "".join(parts)
+    first_s, last_s = min(stay.created_s for stay in stays), min(end_s, max(stay.end_s for stay in stays))
+    parts.append(_bar(first_s, last_s, span_s, y, "waits", f"waits from {first_s:g} s"))
+    steps = numbers_over_time(stays)
+    for (from_s, number), (to_s, _) in zip(steps, [*steps[1:], (end_s, 0)], strict=False):
+        if number and from_s < end_s:
+            is_whole = number >= group["min_count"]
+            text = f"{number} pods from {from_s:g} s to {min(to_s, end_s):g} s"
+            style = f'fill="{colours.of_group(name)}" fill-opacity="{1 if is_whole else 0.35}"'
+            parts.append(_bar(from_s, min(to_s, end_s), span_s, y, "", text, style))
+    for stay in stays:
+        if stay.evicted and stay.start_s is not None:
+            x = _x(min(stay.end_s, end_s), span_s)
+            parts.append(f'<path class="evicted" d="M{x - 4:.1f} {y + 3}l8 9m0 -9l-8 9"/>')
+    return "".join(parts)
+
+
+def _bar(from_s: float, to_s: float, span_s: float, y: int, kind: str, text: str, style: str = "") -> str:
+    x = _x(from_s, span_s)
+    width = max(1.0, _x(to_s, span_s) - x)
+    name = f' class="{kind}"' if kind else ""
+    return (
+        f'<rect{name} x="{x:.1f}" y="{y + 2}" width="{width:.1f}" height="{_ROW - 5}" {style}>'
+        f"<title>{escape(text)}</title></rect>"
+    )
+
+
+def _x(time_s: float, span_s: float) -> float:
+    return _LABEL_WIDTH + _TIMELINE_WIDTH * min(1.0, time_s / span_s)
+
+
+def _axis(span_s: float, y: int) -> str:
+    """Ticks at five equal steps."""
+    ticks = []
+    for step in range(6):
+        at_s = span_s * step / 5
+        x = _x(at_s, span_s)
+        anchor = "end" if step == 5 else "middle"
+        ticks.append(f'<path class="tick" d="M{x:.1f} 0V{y + 4}"/>')
+        ticks.append(f'<text x="{x:.1f}" y="{y + 18}" text-anchor="{anchor}">{_short(at_s)}</text>')
+    return "".join(ticks)
+
+
+def _short(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _allocatable(node: Object) -> dict[str, str]:
+    found: dict[str, str] = {name: str(amount) for name, amount in (node["status"].get("allocatable") or {}).items()}
+    return found
