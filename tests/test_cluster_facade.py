@@ -13,6 +13,7 @@ import yaml
 from muster import Cluster, Result
 from muster.api.codec import Object, Objects
 from muster.api.manifests import ManifestError
+from muster.scheduler.options import PlacementMode
 from muster.testing import make_group, make_job, make_node, make_pod
 
 
@@ -188,3 +189,25 @@ def test_works_where_an_event_loop_runs_already_as_in_a_notebook() -> None:
         return Cluster.load(gpu_nodes(2)).schedule([gang()]).state
 
     assert asyncio.run(cell()) == "Placed"
+
+
+@pytest.mark.parametrize("placement", ["upstream-1.36", "upstream-1.37"])
+def test_a_group_that_needs_another_order_is_undecided_by_the_rules_of_a_release(
+    placement: PlacementMode,
+) -> None:
+    cluster = Cluster.load([make_node("a", cpu="4"), make_node("b", cpu="2")])
+    pods = [make_pod("small", group="g", cpu="2"), make_pod("vast", group="g", cpu="4")]
+    source = [make_group("g", min_count=2), *pods]
+
+    assert cluster.schedule(source).state == "Placed"
+    refused = cluster.schedule(source, placement=placement)
+    assert (refused.state, refused.assignments) == ("Undecided", {})
+    assert "0/1 placements are available" in explanation_of(refused)["summary"]
+
+
+def test_ties_go_to_the_first_node_by_the_rules_of_a_release() -> None:
+    cluster = Cluster.load([make_node("a", cpu="4"), make_node("b", cpu="4")])
+    source = [make_group("g", min_count=1), make_pod("p", group="g", cpu="2"), make_pod("q", group="g", cpu="2")]
+
+    result = cluster.schedule(source, placement="upstream-1.37")
+    assert result.assignments == {"default/p": "a", "default/q": "b"}

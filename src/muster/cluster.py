@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Container, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
@@ -33,14 +33,15 @@ from muster.engine.decide import DEFAULT_BUDGET, decide
 from muster.engine.explain import explain
 from muster.engine.explanation.question import DEFAULT_EFFORT
 from muster.engine.explanation.waiting import RunningGroup
-from muster.engine.model import GroupRequest, Infeasible, Member, Placed
+from muster.engine.model import GroupRequest, Infeasible, Member, Placed, Placement
+from muster.engine.upstream.baseline import greedy
 from muster.nodes.spec import completed
 from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.explaining.explainer import Explainer
 from muster.scheduler.explaining.feed import core_of, in_stored_form
 from muster.scheduler.explaining.names import entities_of
 from muster.scheduler.members import PodRecord
-from muster.scheduler.options import SchedulerOptions
+from muster.scheduler.options import RELEASES, PlacementMode, SchedulerOptions
 from muster.scheduler.pre_enqueue import GroupFacts, hold_of_group
 
 T = TypeVar("T")
@@ -118,13 +119,14 @@ class Cluster:
         placed, pods = len(self.assignments), len(self._objects.cache.pods)
         return f"<Cluster: {len(self.nodes)} nodes, {placed} pods placed, {pods - placed} waiting>"
 
-    def schedule(self, source: Source, budget_s: float = 1.0) -> Result:
+    def schedule(self, source: Source, budget_s: float = 1.0, placement: PlacementMode = "exact") -> Result:
         """Decide where the groups and pods of a source would run; changes nothing and never evicts.
 
         Several groups are decided in queue order (priority, then the order in which they are given), each with those
         before it in place. What the cluster knows already (a PodGroup, its other members) counts. `budget_s` bounds the
         search for groups of unlike pods; it is spent as work, so that the answer does not depend on the machine.
-        Raises `ManifestError`.
+        `placement`: groups are decided exactly, or as a release of kube-scheduler would (`upstream-1.36`,
+        `upstream-1.37`); what that does not place is `Undecided`, for it proves nothing. Raises `ManifestError`.
         """
         manifests = tuple(read(source))
         created, pods = self._objects.create(manifests)
@@ -132,7 +134,7 @@ class Cluster:
         try:
             if not pods:
                 raise ManifestError(manifests[0].file if manifests else "<objects>", 0, "there is no pod to schedule")
-            answers = [self._decide(entity, budget_s, assumed) for entity in self._entities(pods)]
+            answers = [self._decide(entity, budget_s, assumed, placement) for entity in self._entities(pods)]
             standing = {key: node for key in pods if (node := self._objects.cache.pods[key].node)}
         finally:
             for key in assumed:
@@ -199,7 +201,7 @@ class Cluster:
             priority = terms.priority
         return _Entity(ref.key, priority, records, ref)
 
-    def _decide(self, entity: _Entity, budget_s: float, assumed: list[str]) -> Result:
+    def _decide(self, entity: _Entity, budget_s: float, assumed: list[str], placement: PlacementMode) -> Result:
         """The answer for one entity; its placements are assumed for those after it."""
         cache = self._objects.cache
         held = self._held(entity)
@@ -214,6 +216,8 @@ class Cluster:
             return Result("Infeasible", {}, _said(domain.fault))
         members = tuple(Member(record.key, cache.shape(record)) for record in entity.records)
         request = GroupRequest(entity.key, members, terms.min_count, scheduled)
+        if entity.ref is not None and placement != "exact":
+            return self._as_upstream(entity, replace(request, topology_key=terms.topology_key), placement, assumed)
         request = request if domain is None else domain.bind(request)
         snapshot = cache.state.snapshot()
         decision = decide(snapshot, request, budget=max(1, round(DEFAULT_BUDGET * budget_s)))
@@ -222,10 +226,27 @@ class Cluster:
             explanation = explain(snapshot, request, decision, groups=self._running(entity.key))
         if not isinstance(decision, Placed):
             return Result("Infeasible" if isinstance(decision, Infeasible) else "Undecided", {}, explanation)
-        for placement in decision.placements:
-            cache.assume(placement.pod, placement.node)
-            assumed.append(placement.pod)
-        return Result("Placed", {placement.pod: placement.node for placement in decision.placements}, explanation)
+        return Result("Placed", self._assume(decision.placements, assumed), explanation)
+
+    def _assume(self, placements: Sequence[Placement], assumed: list[str]) -> dict[str, str]:
+        """Puts pods in their places for the questions after this one; the node of each."""
+        for each in placements:
+            self._objects.cache.assume(each.pod, each.node)
+            assumed.append(each.pod)
+        return dict(placements)
+
+    def _as_upstream(
+        self, entity: _Entity, request: GroupRequest, placement: PlacementMode, assumed: list[str]
+    ) -> Result:
+        """What a release of kube-scheduler does with a group, evicting nobody."""
+        cache, release = self._objects.cache, RELEASES[placement]
+        nodes = {key: record.node for key, record in cache.groups[entity.key].scheduled.items()}
+        found = greedy(cache.state.snapshot(), request, release=release, scheduled=nodes)
+        if not found.placed:
+            return Result("Undecided", {}, _said(found.message))
+        left = next(iter(found.pods.values()), None)
+        placements = self._assume(found.placements, assumed)
+        return Result("Placed", placements, None if left is None else _said(left))
 
     def _running(self, asking: str) -> list[RunningGroup]:
         """The other groups that hold room, with the pods that do."""

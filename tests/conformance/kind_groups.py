@@ -49,6 +49,7 @@ from muster.scheduler.service import Scheduler
 
 NAMESPACE = "default"
 PRIORITIES = {"neg": -10, "low": 10, "mid": 100, "high": 1000, "never": 1000}
+DAY_S = 86_400.0
 QUIET_S = 3.0
 """The recorder read a state after two quiet seconds."""
 
@@ -116,6 +117,7 @@ class _Play:
         self.played = Played()
 
     async def run(self) -> Played:
+        await self.clock.sleep(DAY_S)  # pods of recordings have run for hours
         await self._prepare()
         task = asyncio.get_running_loop().create_task(self.scheduler.run())
         logger = logging.getLogger(LOGGER)

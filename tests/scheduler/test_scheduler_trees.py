@@ -193,12 +193,8 @@ def test_a_subtree_that_fails_leaves_nothing_behind() -> None:
             [composite("root", 2), group("a", 1, "root"), group("b", 2, "root")],
             "waiting for more members in composite pod group default/root: 1 of 2 groups have enough members",
         ),
-        (
-            [composite("root", 1, schedulingConstraints={"topology": [{"key": "zone"}]}), group("a", 1, "root")],
-            "waiting: default/root asks for one domain of 'zone'; topology constraints of trees are not supported yet",
-        ),
     ],
-    ids=["no root", "no root above", "circle", "too deep", "too few members", "topology"],
+    ids=["no root", "no root above", "circle", "too deep", "too few members"],
 )
 def test_a_tree_is_held_with_a_reason(objects: list[Object], want: str) -> None:
     world = World(*nodes(4), *objects, *pods("a", 1, cpu="1"))

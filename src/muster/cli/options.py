@@ -58,7 +58,6 @@ DEFAULT_BEHAVIOUR = Behaviour()
 def cluster_options(behaviour: Behaviour) -> ClusterOptions:
     """The options of the embedded cluster. Raises `BadInput` for what it does not know or cannot do."""
     from muster.cli.inputs import read_scheduler_options
-    from muster.scheduler.errors import UnsupportedOption
     from muster.simulator.options import ClusterOptions, UnknownComponent, check_without
 
     try:
@@ -70,11 +69,8 @@ def cluster_options(behaviour: Behaviour) -> ClusterOptions:
             pod_by_pod=behaviour.pod_by_pod,
             scheduler=read_scheduler_options(behaviour.config),
         )
-        options.scheduler_options()
     except UnknownComponent as error:
         raise BadInput(f"--without: {error}") from error
-    except UnsupportedOption as error:
-        raise BadInput(f"--placement: {error}") from error
     return options
 
 

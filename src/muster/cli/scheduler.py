@@ -22,7 +22,6 @@ from muster.cli.options import PLAN_LIMIT_S
 from muster.client.connection import Connection, KubeconfigError, in_cluster
 from muster.client.kubeconfig import default_paths, read_kubeconfig, read_kubeconfigs
 from muster.scheduler.election import LeaseTerms
-from muster.scheduler.errors import UnsupportedOption
 from muster.scheduler.options import MUSTER, PlacementMode, SchedulerOptions
 
 if TYPE_CHECKING:
@@ -220,15 +219,12 @@ def _options(
     wanted = frozenset(each.strip() for name in names for each in name.split(",") if each.strip())
     if not wanted:
         wanted = frozenset({MUSTER}) if config is None else options.scheduler_names
-    try:
-        return replace(
-            options,
-            scheduler_names=wanted,
-            placement=placement,
-            event_source=min(wanted),
-            repair_after_s=repair_after_s,
-            decide_in_thread=True,
-            plan_limit_s=PLAN_LIMIT_S,
-        )
-    except UnsupportedOption as error:
-        raise BadInput(f"--placement: {error}") from error
+    return replace(
+        options,
+        scheduler_names=wanted,
+        placement=placement,
+        event_source=min(wanted),
+        repair_after_s=repair_after_s,
+        decide_in_thread=True,
+        plan_limit_s=PLAN_LIMIT_S,
+    )

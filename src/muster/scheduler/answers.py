@@ -10,13 +10,15 @@ from functools import partial
 
 from muster.engine.decide import decide
 from muster.engine.in_order import place_in_order
-from muster.engine.model import Decision, Placed
+from muster.engine.model import Decision, GroupRequest, Placed
+from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot
 from muster.scheduler.apart import Answer, Apart, placements_of, still_holds
 from muster.scheduler.cycle import Ask, request_of
 from muster.scheduler.entities import Entities
 from muster.scheduler.preempt import Preemptions
 from muster.scheduler.tree import Branch, TreeDecision, decide_tree, put_placements
+from muster.scheduler.tree_domains import decide_in_domains, has_domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,9 @@ class Answers:
 
     def of_tree(self, ask: Ask, tree: Branch) -> TreeDecision:
         """About a tree of groups."""
-        decide_group = partial(decide, profile=self.entities.profiles[ask.profile])
+        profile = self.entities.profiles[ask.profile]
         with self.preemptions.view(ask.priority, ask.entity) as snapshot:
-            return decide_tree(snapshot, tree, decide_group)
+            return _decide_tree(snapshot, tree, profile)
 
     def all_placed(self, grouped: list[list[Ask]]) -> list[Placed] | None:
         """About these runs, each with those before it in place; None if any pod would get no node."""
@@ -82,7 +84,7 @@ class Answers:
 
         def answer(snapshot: Snapshot) -> Answer:
             if tree is not None:
-                return decide_tree(snapshot, tree, decide_group)
+                return _decide_tree(snapshot, tree, profile)
             return decide_group(snapshot, request_of([ask]))
 
         return Apart.begin(ask, generation, self.preemptions.view(ask.priority, ask.entity), answer)
@@ -98,3 +100,13 @@ class Answers:
             return generation == apart.generation
         with self.preemptions.view(ask.priority, ask.entity) as snapshot:
             return still_holds(ask, answer, snapshot, self.entities.profiles[ask.profile])
+
+
+def _decide_tree(snapshot: Snapshot, tree: Branch, profile: Profile) -> TreeDecision:
+    if has_domains(tree):
+        return decide_in_domains(snapshot, tree, profile, _decide_by)
+    return decide_tree(snapshot, tree, partial(decide, profile=profile))
+
+
+def _decide_by(snapshot: Snapshot, request: GroupRequest, profile: Profile) -> Decision:
+    return decide(snapshot, request, profile=profile)

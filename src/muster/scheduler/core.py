@@ -46,6 +46,7 @@ from muster.scheduler.preempt_apart import Planning
 from muster.scheduler.queue import Place, SchedulingQueue
 from muster.scheduler.requeue import wake_for_nodes, wake_for_objects, wake_for_pods
 from muster.scheduler.tree import Branch, leaves_of
+from muster.scheduler.tree_domains import as_asked, has_domains
 
 _LONG_RUN = 20
 """So many like pods in a row cost less in a pass for all of them than one after the other."""
@@ -381,6 +382,9 @@ class SchedulerCore:
             decision = self.answers.of_tree(ask, tree) if answer is None else tree_answer(answer)
             result = tree_verdicts(ask, tree, decision)
             rejection = tree_rejection(ask, result)
+        except DomainError as error:
+            result = [apart_in_domains(ask, str(error))]
+            rejection = result[0].rejection
         except Exception as error:  # as for groups: a fault in one decision must not stop the others
             result = [failure(ask, error_text(error))]
             rejection = result[0].rejection
@@ -480,7 +484,8 @@ class SchedulerCore:
         is_pod = ask.ref is None and ask.tree is None
         profile = self.entities.profiles[ask.profile]
         may_preempt = self._may_preempt(ask)
-        return Question(ask.entity, ask.priority, members, need, is_pod, may_preempt, profile, ask.topology)
+        tree = as_asked(ask.tree) if ask.tree is not None and has_domains(ask.tree) else None
+        return Question(ask.entity, ask.priority, members, need, is_pod, may_preempt, profile, ask.topology, tree)
 
     def _may_preempt(self, ask: Ask) -> bool:
         """Whether neither the group nor any of its pods has preemptionPolicy Never."""

@@ -15,7 +15,7 @@ from muster.engine.plugins.volume_binding import VolumeBinding
 from muster.engine.profile import Profile
 from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.cycle import Ask
-from muster.scheduler.hierarchy import LeafFacts, ready_groups, topology_in
+from muster.scheduler.hierarchy import LeafFacts, ready_groups
 from muster.scheduler.members import Members, PodRecord, scheduler_name_of
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import GroupFacts, TreeFacts
@@ -161,7 +161,6 @@ class Entities:
             1 if terms is None else terms.min_groups,
             tuple(name for leaf in leaves.values() for name in leaf.gated),
             tuple(dict.fromkeys(name for leaf in leaves.values() for name in leaf.scheduler_names)),
-            None if self.options.release else topology_in(hierarchy, root, leaves),
         )
 
     # -- questions ---------------------------------------------------------------------------------------------------
@@ -206,7 +205,8 @@ class Entities:
             return None
         children = self.cache.hierarchy.children(key)
         found = [self._branch(child) if is_composite else self._leaf(child) for is_composite, child in children]
-        return Branch(key, tuple(child for child in found if child is not None), terms.min_groups)
+        children_found = tuple(child for child in found if child is not None)
+        return Branch(key, children_found, terms.min_groups, terms.topology_key)
 
     def _leaf(self, key: str) -> Leaf | None:
         members = self.members(key)
@@ -214,7 +214,9 @@ class Entities:
         if terms is None:
             return None
         pending = tuple(self._member(record) for record in self.to_place(members))
-        return Leaf(members.ref, pending, terms.min_count, self._scheduled(members))
+        topology, scheduled = self.cache.one_domain(members, terms), self._scheduled(members)
+        placed = tuple((pod, record.node) for pod, record in sorted(members.scheduled.items()) if record.node)
+        return Leaf(members.ref, pending, terms.min_count, scheduled, topology, placed)
 
     def members(self, group: str) -> Members:
         """The members of a PodGroup, which may have none."""

@@ -1,7 +1,6 @@
 """What the scheduler raises.
 
 SchedulerFault
-├── UnsupportedOption   an option asks for what is not there yet; not retryable
 └── ConfigurationError  a configuration file is wrong; not retryable
 """
 
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
 
 class SchedulerFault(Exception):
     """Root of what the scheduler raises."""
-
-
-class UnsupportedOption(SchedulerFault):
-    """An option asks for what is not there yet; the message says what to use instead. Not retryable."""
 
 
 class ConfigurationError(SchedulerFault):

@@ -34,6 +34,7 @@ from muster.scheduler.greedy_verdicts import Said, group_verdicts, whole_verdict
 from muster.scheduler.members import PodRecord
 from muster.scheduler.preempt import Preemptions, Question
 
+NOT_REGISTERED = "default preemption plugin is not registered, workload aware preemption is disabled"
 CLAIMS_GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
 
 
@@ -170,6 +171,9 @@ class GreedyGroups:
         """The plan, if somebody goes; else what is said about it is added to the results."""
         if self.preemptions.is_waiting(question.entity):
             self._add(results, WAITS)
+            return None
+        if question.profile.preemption is None:
+            self._add(results, NOT_REGISTERED, is_final=True)
             return None
         first = results[root.key].placements if isinstance(root, PodGroup) else ()
         cluster = self.preemptions.cluster(question, now_s)

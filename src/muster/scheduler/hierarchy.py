@@ -5,7 +5,7 @@ Groups name their parents, so a tree is known only as far as its objects are. Ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -134,24 +134,3 @@ def ready_groups(hierarchy: Hierarchy, key: str, leaves: Mapping[str, LeafFacts]
 def _is_ready(hierarchy: Hierarchy, key: str, leaves: Mapping[str, LeafFacts]) -> bool:
     terms = hierarchy.terms(key)
     return terms is not None and ready_groups(hierarchy, key, leaves) >= terms.min_groups
-
-
-def topology_in(hierarchy: Hierarchy, root: str, leaves: Mapping[str, LeafFacts]) -> tuple[str, str] | None:
-    """The first group of the tree that has a topology constraint, and its key; None without any."""
-    for key, terms in _all_terms(hierarchy, root, lambda leaf: leaves[leaf].terms if leaf in leaves else None):
-        if terms.topology_key is not None:
-            return key, terms.topology_key
-    return None
-
-
-def _all_terms(
-    hierarchy: Hierarchy, key: str, leaf_terms: Callable[[str], GroupTerms | None]
-) -> Iterator[tuple[str, CompositeTerms | GroupTerms]]:
-    terms = hierarchy.terms(key)
-    if terms is not None:
-        yield key, terms
-    for is_composite, child in hierarchy.children(key):
-        if is_composite:
-            yield from _all_terms(hierarchy, child, leaf_terms)
-        elif (found := leaf_terms(child)) is not None:
-            yield child, found

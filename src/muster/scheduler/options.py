@@ -18,6 +18,9 @@ MUSTER = "muster"
 
 PlacementMode: TypeAlias = Literal["exact", "upstream-1.36", "upstream-1.37"]
 
+RELEASES: dict[PlacementMode, Release] = {"upstream-1.36": "1.36", "upstream-1.37": "1.37"}
+"""The releases of kube-scheduler by whose rules groups may be decided."""
+
 
 @dataclass(frozen=True, slots=True)
 class SchedulerOptions:
@@ -63,8 +66,7 @@ class SchedulerOptions:
     @property
     def release(self) -> Release | None:
         """The release by whose rules groups are decided; None for our own."""
-        found: dict[PlacementMode, Release] = {"upstream-1.36": "1.36", "upstream-1.37": "1.37"}
-        return found.get(self.placement)
+        return RELEASES.get(self.placement)
 
     def profile_of(self, scheduler_name: str) -> Profile:
         """The rules for pods with this schedulerName."""

@@ -62,7 +62,7 @@ def hold_of_group(facts: GroupFacts) -> Hold | None:
 class TreeFacts:
     """What PreEnqueue looks at in a tree of groups: `ready` children of the root have enough members, `needed` are.
 
-    `gated`, `scheduler_names`: of all live members in the tree. `topology`: a group with a constraint, and its key.
+    `gated`, `scheduler_names`: of all live members in the tree.
     """
 
     root: str
@@ -70,7 +70,6 @@ class TreeFacts:
     needed: int
     gated: tuple[str, ...] = ()
     scheduler_names: tuple[str, ...] = ()
-    topology: tuple[str, str] | None = None
 
 
 def hold_of_tree(facts: TreeFacts) -> Hold | None:
@@ -83,10 +82,6 @@ def hold_of_tree(facts: TreeFacts) -> Hold | None:
     if len(facts.scheduler_names) > 1:
         names = " and ".join(sorted(facts.scheduler_names))
         return Hold(ERROR, f"all pods of a composite pod group should have the same .spec.schedulerName, got: {names}")
-    if facts.topology is not None:
-        group, key = facts.topology
-        unsupported = "topology constraints of trees are not supported yet"
-        return Hold(GATED, f"waiting: {group} asks for one domain of {key!r}; {unsupported}")
     return None
 
 

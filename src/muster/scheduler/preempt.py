@@ -27,8 +27,9 @@ from muster.engine.preemption.pods import WAITS, Candidate, Cluster, PodPreempto
 from muster.engine.profile import DEFAULT_PREEMPTION, Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
-from muster.engine.upstream.model import Choices, Release
-from muster.engine.upstream.preemption import one_by_one
+from muster.engine.upstream.cycle import Cycle
+from muster.engine.upstream.model import Choices, Group, Release
+from muster.engine.upstream.preemption import Preemptor, Refusal, one_by_one, preempt
 from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.domains import OneDomain
 from muster.scheduler.errors import error_text
@@ -70,6 +71,8 @@ class Question:
     may_preempt: bool
     profile: Profile
     topology: OneDomain | None = None
+    tree: Group | None = None
+    """A tree in which some groups must be in one topology domain."""
 
 
 class Preemptions:
@@ -222,6 +225,9 @@ class Preemptions:
             if self._release == "1.36":
                 cluster = replace(cluster, units=one_by_one(cluster.units))
             return partial(preempt_pod, cluster, pod, choose=partial(self._choose, member.key))
+        if question.tree is not None:
+            root = Preemptor(question.tree, question.priority, question.may_preempt, question.entity)
+            return partial(_for_tree, cluster, root, question.profile)
         request = GroupRequest(question.entity, question.members, question.need)
         request = request if question.topology is None else question.topology.bind(request)
         group = GroupPreemptor(request, question.priority, question.may_preempt)
@@ -339,6 +345,17 @@ class Preemptions:
             node in nodes and not (nodes[node].get("spec") or {}).get("unschedulable")
             for node in ongoing.places.values()
         )
+
+
+def _for_tree(cluster: Cluster, root: Preemptor, profile: Profile) -> Plan | NoPlan:
+    """Victims for a tree with topology domains: all on trial, then back while the groups fit where they were placed.
+
+    The rules of 1.37; no victim set is proved least.
+    """
+    found = preempt(cluster, root, Cycle(profile, "1.37"))
+    if isinstance(found, Refusal):
+        return NoPlan(found.text)
+    return replace(found, proved=False, fewest_pods=1)
 
 
 def _is_victim(record: PodRecord) -> bool:

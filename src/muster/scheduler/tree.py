@@ -21,6 +21,7 @@ from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Plac
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial
 from muster.scheduler.changes import NODE_LOCAL_PLUGINS
+from muster.scheduler.domains import OneDomain
 
 MOST_QUESTIONS = 200
 """How many requests to the engine the search for one tree may make."""
@@ -30,12 +31,17 @@ Decide: TypeAlias = Callable[[Snapshot, GroupRequest], Decision]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A group of the tree with its pending members; `scheduled` members have a node already."""
+    """A group of the tree with its pending members; `scheduled` members have a node already.
+
+    `topology`: it must be in one domain. `placed`: (pod, node) of its scheduled members, where domains matter.
+    """
 
     ref: GroupRef
     members: tuple[Member, ...]
     min_count: int
     scheduled: int = 0
+    topology: OneDomain | None = None
+    placed: tuple[tuple[str, str], ...] = ()
 
     @property
     def need(self) -> tuple[Member, ...]:
@@ -55,21 +61,23 @@ class Leaf:
     @property
     def question(self) -> Hashable:
         """What it asks, whoever it is."""
-        return tuple(member.shape for member in self.members), self.min_count, self.scheduled
+        bound = self.topology, self.placed
+        return tuple(member.shape for member in self.members), self.min_count, self.scheduled, bound
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A composite group: `min_groups` of its children must succeed."""
+    """A composite group: `min_groups` of its children must succeed; all of it in one domain of `topology_key`."""
 
     key: str
     children: tuple[Leaf | Branch, ...]
     min_groups: int
+    topology_key: str | None = None
 
     @property
     def question(self) -> Hashable:
         """What it asks, whoever it is."""
-        return self.min_groups, tuple(child.question for child in self.children)
+        return self.min_groups, self.topology_key, tuple(child.question for child in self.children)
 
 
 Tree: TypeAlias = Leaf | Branch

@@ -61,7 +61,7 @@ class ClusterOptions:
         return replace(self.controllers, job_groups=self.server_options().job_group_rules)
 
     def scheduler_options(self) -> SchedulerOptions:
-        """The options of the scheduler. Raises `muster.scheduler.errors.UnsupportedOption`."""
+        """The options of the scheduler."""
         return replace(
             self.scheduler,
             placement=self.placement,
