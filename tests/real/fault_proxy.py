@@ -78,10 +78,14 @@ class FaultProxy:
             if fault is not None:
                 return fault
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
+        try:
+            content = await request.read()
+        except ConnectionError:
+            return _broken(request)
         headers["Authorization"] = f"Bearer {TOKEN}"
         try:
             answer = await self._session.request(
-                request.method, f"{self._target}{request.raw_path}", headers=headers, data=await request.read() or None
+                request.method, f"{self._target}{request.raw_path}", headers=headers, data=content or None
             )
         except aiohttp.ClientError:
             return _broken(request)

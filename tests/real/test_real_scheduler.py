@@ -201,11 +201,16 @@ def test_slow_failing_and_lost_writes_and_cut_watches_only_take_time(server: Rea
         async with FaultProxy(server.port, faults).running() as proxy:
             config = server.write_kubeconfig("faulty", proxy.url)
             with muster_scheduler(tmp_path, config) as muster:
+                await asyncio.to_thread(wait_until, lambda: ready(muster), "it decides")
+                cut = 0
                 for name, size in sizes.items():
                     await part.create_gang(name, size)
-                    proxy.cut_watches()
+                    cut += proxy.cut_watches()
+                    await asyncio.sleep(0.5)
+                assert cut > 20
                 await part.until_bound(30)
                 assert proxy.binds > 30, "some were sent again"
+                assert await asyncio.to_thread(muster.end) == 0
                 assert "Traceback" not in muster.said
         assert await part.crowded_nodes() == {}
 
