@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from muster.cli.bench.server import START_LIMIT_S, Server
@@ -28,8 +28,10 @@ def assets() -> Path | None:
 
 
 @contextlib.contextmanager
-def running_real(folder: Path) -> Iterator[Server]:
+def running_real(folder: Path, further: Sequence[str] = ()) -> Iterator[Server]:
     """etcd and kube-apiserver, ready, on this machine only; the process of the result is kube-apiserver.
+
+    `further`: options of kube-apiserver.
 
     Raises RuntimeError with the end of its log if it does not start.
     """
@@ -48,7 +50,7 @@ def running_real(folder: Path) -> Iterator[Server]:
         options += ["--service-account-signing-key-file=key.pem", "--authorization-mode=AlwaysAllow"]
         options += ["--disable-admission-plugins=ServiceAccount", "--service-cluster-ip-range=10.0.0.0/16"]
         options += ["--max-requests-inflight=3000", "--max-mutating-requests-inflight=1000"]
-        process = stack.enter_context(_process([str(folder / "kube-apiserver"), *options], directory))
+        process = stack.enter_context(_process([str(folder / "kube-apiserver"), *options, *further], directory))
         _wait(process, port, directory)
         yield Server(process, directory / "kubeconfig", time.perf_counter() - started_at, started_at)
 
