@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from muster.api.codec import Object
 from muster.api.meta import name_of, namespace_of, uid_of
+from muster.engine.migration import disk_of
 
 CLAIM = "claim"
 EPHEMERAL = "ephemeral"
@@ -42,11 +43,14 @@ class VolumeUse:
 
     def conflicts(self, other: VolumeUse) -> bool:
         """Whether two pods with these uses cannot be on one node (upstream `volumerestrictions.isVolumeConflict`)."""
-        if self.kind != other.kind or self.is_claim or self.name != other.name:
+        if self.kind != other.kind or self.kind not in _EXCLUSIVE or self.name != other.name:
             return False
         if self.kind == RBD and not set(self.hosts) & set(other.hosts):
             return False
         return self.kind == EBS_VOLUME or not (self.read_only and other.read_only)
+
+
+_EXCLUSIVE = (GCE_DISK, EBS_VOLUME, ISCSI, RBD)
 
 
 def volume_uses(pod: Object) -> tuple[VolumeUse, ...]:
@@ -72,4 +76,6 @@ def _use(pod: Object, volume: Object) -> VolumeUse | None:
     if disk := volume.get(RBD):
         name = f"{disk.get('pool') or 'rbd'}/{disk.get('image') or ''}"
         return VolumeUse(RBD, "", name, bool(disk.get("readOnly")), tuple(sorted(disk.get("monitors") or ())))
+    if found := disk_of(volume):
+        return VolumeUse(found[0], "", found[1])
     return None
