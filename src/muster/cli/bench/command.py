@@ -8,17 +8,21 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Protocol
 
 from rich.console import Console
+from rich.progress import Progress
 from rich.status import Status
 from rich.table import Table
 
 import muster
 from muster.api.codec import Object, Objects
+from muster.cli.bench.trace import ABOUT, TraceName
+from muster.cli.bench.trace import run as replay
 from muster.cli.errors import BadInput
 from muster.cli.options import Output, Write
-from muster.cli.output import emit, error_console
+from muster.cli.output import Format, emit, error_console
 
 BENCHES = {
     "gangs": "engine time of homogeneous gangs",
@@ -42,6 +46,8 @@ class Bench(Protocol):
 
 def bench(
     *names: str,
+    trace: TraceName | None = None,
+    data: Path | None = None,
     output: Output = "table",
     write: Write = None,
 ) -> int:
@@ -52,11 +58,19 @@ def bench(
     names
         What to measure: gangs, queue, exact, preemption, apiserver, startup, throughput, restart, demo.
         Everything if none is named.
+    trace
+        Instead, place a public cluster trace: openb (by scoring strategy) or dlrm (groups of two roles).
+    data
+        The directory with the trace's files; see https://github.com/alibaba/clusterdata. Default: the current one.
     output
         How to print the figures.
     write
         Write them into this file instead.
     """
+    if trace is not None:
+        return _replay(trace, data or Path(), names, output, write)
+    if data is not None:
+        raise BadInput("--data: only with --trace, whose files it says where to find")
     chosen = _choose(names)
     results: list[Object] = []
     setting = describe_setting()
@@ -66,6 +80,23 @@ def bench(
             rows = module.run(partial(_show, status, name))
             results.append({"name": name, "about": BENCHES[name], "rows": rows})
     value = {"setting": setting, "benches": results}
+    emit(value, output, write, lambda console: draw(value, console))
+    return 0
+
+
+def _replay(trace: TraceName, data: Path, names: Sequence[str], output: Format, write: Path | None) -> int:
+    if names:
+        raise BadInput(f"--trace {trace} is a bench of its own: {names[0]!r} cannot be measured with it")
+    setting = describe_setting()
+    with Progress(console=error_console(), transient=True) as bar:
+        task = bar.add_task(trace, total=None)
+
+        def advance(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        rows = replay(trace, data, advance)
+    benches = [{"name": trace, "about": ABOUT[trace], "rows": rows}]
+    value: Object = {"setting": setting, "benches": benches}
     emit(value, output, write, lambda console: draw(value, console))
     return 0
 

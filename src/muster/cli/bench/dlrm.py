@@ -1,26 +1,22 @@
 """Exact placement of the inference services of a public trace: CPU-node and GPU-node roles that start together.
 
-    python bench/dlrm.py disaggregated_dlrm_2025.csv
-
-The trace (Alibaba, cluster-trace-gpu-v2025; users download their own copy) tells the shapes of each service and at most
-how many instances of a shape may share a node, not the nodes. For each service a cluster is made of hosts of two kinds,
-first so few that a total is just enough, then one host of each kind more until the service is placed; each question is
-decided by the exact search and by one greedy pass. Prints a row for all first questions and one for all last ones.
-(A service with an instance that is larger than a host is refused to the last.)
+The trace tells the shapes of each service and at most how many instances of a shape may share a node, not the nodes.
+For each service a cluster is made of hosts of two kinds, first so few that a total is just enough, then one host of
+each kind more until the service is placed; each question is decided by the exact search and by one greedy pass. A row
+for all first questions and one for all last ones. (A service with an instance that is larger than a host is refused to
+the last.)
 """
 
 from __future__ import annotations
 
-import csv
 import statistics
-import sys
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import NamedTuple
 
-from muster.api.codec import Object
+from muster.api.codec import Object, Objects
+from muster.cli.bench.trace import Advance
 from muster.engine.decide import decide
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.mixed import attempts, demands_of
@@ -49,6 +45,18 @@ class Kind(NamedTuple):
     most_per_node: int
 
 
+class Instance(NamedTuple):
+    """A row of the trace: an instance of a service."""
+
+    service: str
+    kind: Kind
+
+    @classmethod
+    def of(cls, row: Mapping[str, str]) -> Instance:
+        cpu, gpu, rdma, memory, disk = (round(float(row[f"{name}_request"])) for name in _AMOUNTS)
+        return cls(row["app_name"], Kind(row["role"], cpu, gpu, rdma, memory, disk, int(row["max_instance_per_node"])))
+
+
 class Answer(NamedTuple):
     """What came of a question."""
 
@@ -57,27 +65,18 @@ class Answer(NamedTuple):
     greedy: bool
 
 
-def main() -> None:
-    """Reads the trace, asks, prints."""
-    services = read(Path(sys.argv[1]))
+def run(instances: Sequence[Instance], advance: Advance) -> Objects:
+    """Two rows, see above."""
+    services: dict[str, Counter[Kind]] = {}
+    for instance in instances:
+        services.setdefault(instance.service, Counter())[instance.kind] += 1
     first, last = list[Answer](), list[Answer]()
-    for service in services:
+    for at, service in enumerate(services.values()):
+        advance("services", at, len(services))
         answers = ask(service)
         first.append(answers[0])
         last.append(answers[-1])
-    print_row("tightest cluster by totals", first)
-    print_row("first cluster that holds it", last)
-
-
-def read(path: Path) -> list[Counter[Kind]]:
-    """The instances of each service by kind."""
-    services: dict[str, Counter[Kind]] = {}
-    with path.open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            cpu, gpu, rdma, memory, disk = (round(float(row[f"{name}_request"])) for name in _AMOUNTS)
-            kind = Kind(row["role"], cpu, gpu, rdma, memory, disk, int(row["max_instance_per_node"]))
-            services.setdefault(row["app_name"], Counter())[kind] += 1
-    return list(services.values())
+    return [_row("tightest cluster by totals", first), _row("first cluster that holds it", last)]
 
 
 def ask(service: Counter[Kind]) -> list[Answer]:
@@ -134,17 +133,16 @@ def pod(kind: Kind, at: int) -> Object:
     return {"metadata": {"name": "pod", "namespace": "default"}, "spec": spec}
 
 
-def print_row(title: str, answers: Sequence[Answer]) -> None:
-    """Counts and times."""
-    times = sorted(answer.ms for answer in answers)
-    counts = Counter(answer.answer for answer in answers)
-    p99 = times[int(0.99 * (len(times) - 1))]
-    print(
-        f"{title}: {len(answers)} services, {counts['Placed']} placed, {counts['Infeasible']} proved impossible, "
-        f"{counts['Undecided']} undecided, one greedy pass places {sum(answer.greedy for answer in answers)}; "
-        f"p50 {statistics.median(times):.1f} ms, p99 {p99:.1f} ms, max {times[-1]:.1f} ms"
-    )
-
-
-if __name__ == "__main__":
-    main()
+def _row(title: str, answers: Sequence[Answer]) -> Object:
+    times, counts = sorted(answer.ms for answer in answers), Counter(answer.answer for answer in answers)
+    return {
+        "what": title,
+        "services": len(answers),
+        "placed": counts["Placed"],
+        "proved_impossible": counts["Infeasible"],
+        "undecided": counts["Undecided"],
+        "placed_by_one_greedy_pass": sum(answer.greedy for answer in answers),
+        "p50_ms": round(statistics.median(times), 1),
+        "p99_ms": round(times[int(0.99 * (len(times) - 1))], 1),
+        "max_ms": round(times[-1], 1),
+    }
