@@ -6,7 +6,8 @@ can come in some order; what can be placed at all is found by trying every pod o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muster.api.codec import Object
@@ -118,6 +119,35 @@ class Crowd:
             and self._is_apart(rules, at)
             and all(self._is_even(rules, each, at, eligible[each]) for each in rules.spread)
         )
+
+    def is_at_rest(self, placed: Iterable[tuple[Rules, int]]) -> bool:
+        """Whether nothing is broken in the end: for pods that are all here, on nodes that all count."""
+        totals: dict[tuple[str, str], Counter[str]] = {}
+        for site, counts in zip(self.sites, self.counts, strict=True):
+            for key, domain in site.domains.items():
+                here = totals.setdefault((key, domain), Counter())
+                for rules, number in counts.items():
+                    here[rules.app] += number
+        return all(self._rests(rules, at, totals) for rules, at in dict.fromkeys(placed))
+
+    def _rests(self, rules: Rules, at: int, totals: Mapping[tuple[str, str], Counter[str]]) -> bool:
+        def number(key: str, apps: tuple[str, ...], domain: str = "") -> int:
+            found = totals[key, domain or self.sites[at].domains[key]]
+            return sum(found[app] for app in apps)
+
+        for near in rules.near:
+            if not number(near.key, near.apps):
+                return False
+        for apart in rules.apart:
+            if number(apart.key, apart.apps) > int(rules.app in apart.apps):
+                return False
+        for spread in rules.spread:
+            least = min(
+                number(spread.key, spread.apps, domain) for key, domain in totals if key == spread.key and domain
+            )
+            if number(spread.key, spread.apps) - least > spread.skew:
+                return False
+        return True
 
     def _pods(self, nodes: Iterator[int], apps: tuple[str, ...]) -> int:
         return sum(

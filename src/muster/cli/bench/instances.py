@@ -124,43 +124,41 @@ def has_rules(instance: Instance) -> bool:
 
 
 def can_come(instance: Instance, placed: Mapping[int, int]) -> bool:
-    """Whether the pods can come to where they are in some order; looks for one by taking the emptiest domains first,
-    and for few pods by trying all."""
-    crowd, eligible = crowd_of(instance), _Eligible(instance)
+    """Whether the pods can come to where they are in some order: all are tried.
+
+    For many pods it is what must hold in the end, which says the same where no pod counts for a constraint that it does
+    not have itself.
+    """
+    crowd = crowd_of(instance)
+    if len(placed) > _FEW:
+        for pod, at in placed.items():
+            crowd.add(instance.pods[pod].rules, at)
+        return crowd.is_at_rest((instance.pods[pod].rules, at) for pod, at in placed.items())
     left: dict[tuple[Pod, int], int] = {}
     for pod, at in sorted(placed.items()):
         left[instance.pods[pod], at] = left.get((instance.pods[pod], at), 0) + 1
-    return _come(crowd, eligible, left, {}, set())
+    return _come(crowd, _Eligible(instance), left, set())
 
 
-def _come(
-    crowd: Crowd,
-    eligible: _Eligible,
-    left: dict[tuple[Pod, int], int],
-    here: dict[int, int],
-    failed: set[tuple[int, ...]],
-) -> bool:
+def _come(crowd: Crowd, eligible: _Eligible, left: dict[tuple[Pod, int], int], failed: set[tuple[int, ...]]) -> bool:
     state = tuple(left.values())
     if not any(state):
         return True
     if state in failed:
         return False
-    order = sorted(range(len(left)), key=lambda each: sum(crowd.counts[list(left)[each][1]].values()))
-    for pod, at in [list(left)[each] for each in order]:
+    for pod, at in left:
         if left[pod, at] and crowd.lets(pod.rules, at, eligible.of(pod)):
             crowd.add(pod.rules, at)
             left[pod, at] -= 1
-            if _come(crowd, eligible, left, here, failed):
+            if _come(crowd, eligible, left, failed):
                 return True
             crowd.add(pod.rules, at, -1)
             left[pod, at] += 1
-            if sum(state) > _FEW:
-                break
     failed.add(state)
     return False
 
 
-_FEW = 10
+_FEW = 12
 
 
 class _Eligible:

@@ -135,7 +135,7 @@ def planted_ruled(kind: PlantedRuled, pods: int, shapes: int, seed: int) -> Inst
     make = {"spread": _spread_out, "together": _together, "apart": _kept_apart}[kind.rule]
     nodes, group = make(random, kind, pods, shapes)
     if kind.extra:
-        group.append(random.choice(group))
+        group.append(random.choice([pod for pod in group if pod.rules.matter] or group))
     group.sort(key=lambda pod: (pod.rules.app, pod.asks))
     random.shuffle(nodes)
     fits = None if kind.extra and kind.slack else not kind.extra

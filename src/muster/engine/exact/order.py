@@ -30,15 +30,30 @@ def in_order(rules: Sequence[Between], placed: Mapping[tuple[int, int], int]) ->
     """An order for `placed` (shape, row) → pods; None if none was found."""
     if not all(is_kept_apart(rule, placed) for rule in rules if isinstance(rule, Apart)):
         return None
-    states = States(rules)
-    rows: dict[Item, list[int]] = {}
-    for (shape, row), number in sorted(placed.items()):
-        rows.setdefault(states.item(shape, row), []).extend([row] * number)
-    items = _Replay(states, rows).run()
-    if items is None:
-        return None
-    left = {item: iter(found) for item, found in rows.items()}
-    return [(item[0], next(left[item])) for item in items]
+    order: Placing = []
+    moving = [rule for rule in rules if isinstance(rule, Near | Even)]
+    for shapes in _connected(moving, sorted({shape for shape, _ in placed})):
+        states = States([rule for rule in moving if rule.carriers & shapes])
+        rows: dict[Item, list[int]] = {}
+        for (shape, row), number in sorted(placed.items()):
+            if shape in shapes:
+                rows.setdefault(states.item(shape, row), []).extend([row] * number)
+        items = _Replay(states, rows).run()
+        if items is None:
+            return None
+        left = {item: iter(found) for item, found in rows.items()}
+        order += [(item[0], next(left[item])) for item in items]
+    return order
+
+
+def _connected(rules: Sequence[Near | Even], shapes: Sequence[int]) -> list[frozenset[int]]:
+    """The shapes in sets that are nothing to each other, whose orders do not matter to each other."""
+    sets = [frozenset({shape}) for shape in shapes]
+    for rule in rules:
+        touched = rule.carriers | (rule.supporters if isinstance(rule, Near) else rule.counted)
+        together = frozenset(shape for each in sets if each & touched for shape in each)
+        sets = [each for each in sets if not each & touched] + ([together] if together else [])
+    return sorted(sets, key=min)
 
 
 def is_kept_apart(rule: Apart, placed: Mapping[tuple[int, int], int]) -> bool:

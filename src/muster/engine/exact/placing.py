@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -146,13 +147,30 @@ def holds_in_order(
     with snapshot.trial() as trial:
         if not rules:
             return all(_let_at_once(profile, trial, demand.shape, at, placed) for at, demand in enumerate(demands))
-        return all(_let(profile, trial, demands[at].shape, row) for at, row in order)
+        return all(
+            _let(profile, trial, demands[at].shape, [row for _, row in run])
+            for at, run in groupby(order, key=lambda each: each[0])
+        )
 
 
-def _let(profile: Profile, trial: Trial, shape: Shape, row: int) -> bool:
-    if profile.count(shape, trial)[row] < 1:
+def _let(profile: Profile, trial: Trial, shape: Shape, rows: Sequence[int]) -> bool:
+    """Whether pods of the shape can come to these rows, one after the other; they are put there."""
+    if trial.reserved:  # room that is kept depends on what came before in more ways than couplings know
+        for row in rows:
+            if profile.count(shape, trial)[row] < 1:
+                return False
+            trial.place(shape.usage, row)
+        return True
+    received = np.bincount(np.array(rows, dtype=np.int64), minlength=len(trial)).astype(np.int64)
+    if (received > profile.ceiling(shape, trial)).any():
         return False
-    trial.place(shape.usage, row)
+    couplings = [coupling for coupling, _ in profile.couplings(shape, trial)]
+    for row in rows:
+        if not all(allowed is None or allowed[row] for allowed in (each.allowed() for each in couplings)):
+            return False
+        for coupling in couplings:
+            coupling.place(row)
+    put(trial, shape, received)
     return True
 
 
