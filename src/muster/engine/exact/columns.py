@@ -18,7 +18,7 @@ _SLOW, _FEW = 0.2, 0.25
 """A round that closes less than this part of the gap was slow; one that finds patterns for fewer classes found few."""
 _WORK_PER_CALL = 4_000
 _EPSILON = 1e-6
-_LARGEST_DUAL = 64.0
+_LARGEST_DUAL = 4096.0
 """Larger ones are cut: sums of whole numbers must stay within 64 bits, and any weights and prices prove something."""
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from muster.engine.arrays import Ints
+from muster.engine.exact.assignment import assign_to_nodes
 from muster.engine.exact.columns import add_patterns, narrow, relax
 from muster.engine.exact.master import Master, Relaxed
 from muster.engine.exact.problem import Problem, Use, used_of
@@ -20,7 +23,22 @@ def dive(master: Master, target: int, budget: Budget, nearly_whole: float) -> tu
     Where nothing is whole, the largest fraction is fixed, and others with it that are at least `nearly_whole`.
     """
     left = _Left(master.problem)
-    while left.is_any and not budget.is_used_up:
+    _descend(master, left, target, budget, nearly_whole, 0)
+    return tuple(left.uses)
+
+
+def dive_to_few(
+    master: Master, target: int, budget: Budget, nearly_whole: float, cells: int, tree_nodes: int
+) -> tuple[Use, ...]:
+    """A dive until so many cells (nodes times shapes) are left, for which single nodes are looked at as a whole."""
+    left = _Left(master.problem)
+    _descend(master, left, target, budget, nearly_whole, cells)
+    rest = left.rest()
+    return (*left.uses, *assign_to_nodes(rest, target - left.value, tree_nodes, budget))
+
+
+def _descend(master: Master, left: _Left, target: int, budget: Budget, nearly_whole: float, cells: int) -> None:
+    while left.is_any and left.cells > cells and not budget.is_used_up:
         master.limit(left.demand, left.nodes, left.mosts)
         relaxed = relax(master, budget)
         for _ in range(_ROUNDS):
@@ -32,7 +50,6 @@ def dive(master: Master, target: int, budget: Budget, nearly_whole: float) -> tu
         if left.value + relaxed.value < target - 1 + _EPSILON or not left.fix(master, relaxed, nearly_whole):
             break
     master.unlimit()
-    return tuple(left.uses)
 
 
 class _Left:
@@ -50,6 +67,17 @@ class _Left:
     def is_any(self) -> bool:
         """Whether something is left to do."""
         return bool(self.demand.any() and self.nodes.any())
+
+    @property
+    def cells(self) -> int:
+        """Nodes that are still empty, times shapes of which some are left."""
+        return int(self.nodes.sum()) * int(np.count_nonzero(self.demand))
+
+    def rest(self) -> Problem:
+        """What is left, as a problem of its own."""
+        first = np.maximum(self.problem.first - (self.problem.demand - self.demand), 0)
+        rows = tuple(replace(row, most=most) for row, most in zip(self.problem.rows, self.mosts.tolist(), strict=True))
+        return replace(self.problem, demand=self.demand, first=first, nodes=self.nodes, caps=self.caps, rows=rows)
 
     @property
     def caps(self) -> Ints:

@@ -15,7 +15,7 @@ from muster.engine.arrays import Ints
 from muster.engine.exact.assignment import assign_to_nodes
 from muster.engine.exact.certificate import Proof, Separate, Split, branch
 from muster.engine.exact.columns import Bounded, generate
-from muster.engine.exact.dive import dive
+from muster.engine.exact.dive import dive, dive_to_few
 from muster.engine.exact.master import Master, Patterns, Relaxed, worth
 from muster.engine.exact.pricing import Floats
 from muster.engine.exact.problem import Problem, Use, excluded_by, keeps_modes, keeps_rows
@@ -23,6 +23,9 @@ from muster.engine.exact.work import Budget
 
 _DIVES = (0.7, 0.95, 0.45)
 """From bold to cautious and bolder: each dive leaves patterns that the next can use."""
+_ENDGAMES = ((0.7, 100), (0.95, 160), (0.7, 240))
+"""Under rules over domains, dives seldom come to the end by themselves: the last cells are looked at as a whole."""
+_ENDGAME_TREE = 60
 _MIP_PATTERNS = 4_000
 _MIP_TREE = 200
 _MOST_DEPTH = 200
@@ -109,6 +112,9 @@ class Search:
         for nearly_whole in _DIVES:
             if self._goes_on(target):
                 self.offer(dive(master, target, self.budget, nearly_whole))
+        for nearly_whole, cells in _ENDGAMES if self.problem.rows else ():
+            if self._goes_on(target):
+                self.offer(dive_to_few(master, target, self.budget, nearly_whole, cells, _ENDGAME_TREE))
         if self._goes_on(target) and len(self.patterns.at) <= _MIP_PATTERNS:
             before = master.work
             self.offer(master.integral(target, _MIP_TREE, self.budget.remaining))
