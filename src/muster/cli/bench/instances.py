@@ -6,7 +6,7 @@ objects second, so that everybody can replay it. Same family and seed, same inst
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -137,7 +137,9 @@ def can_come(instance: Instance, placed: Mapping[int, int]) -> bool:
     left: dict[tuple[Pod, int], int] = {}
     for pod, at in sorted(placed.items()):
         left[instance.pods[pod], at] = left.get((instance.pods[pod], at), 0) + 1
-    return _come(crowd, _Eligible(instance), left, set())
+    domain = getattr(instance.nodes[min(placed.values())], instance.domain) if instance.domain and placed else ""
+    open_ = [at for at, node in enumerate(instance.nodes) if not domain or getattr(node, instance.domain) == domain]
+    return _come(crowd, _Eligible(instance, open_), left, set())
 
 
 def _come(crowd: Crowd, eligible: _Eligible, left: dict[tuple[Pod, int], int], failed: set[tuple[int, ...]]) -> bool:
@@ -162,10 +164,12 @@ _FEW = 12
 
 
 class _Eligible:
-    """Which nodes the constraints of a pod look at, found once a pod."""
+    """Which nodes the constraints of a pod look at, found once a pod. A group that must be in one domain is judged as
+    if there were only the nodes of the one that it is in."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, open_: Collection[int] | None = None) -> None:
         self._nodes = instance.nodes
+        self._open = range(len(instance.nodes)) if open_ is None else open_
         self._known: dict[Pod, dict[Spread, list[bool]]] = {}
 
     def of(self, pod: Pod) -> Mapping[Spread, Sequence[bool]]:
@@ -174,9 +178,10 @@ class _Eligible:
         if known is None:
             known = self._known[pod] = {
                 each: [
-                    (not each.honor_taints or not node.taint or node.taint in pod.tolerates)
+                    at in self._open
+                    and (not each.honor_taints or not node.taint or node.taint in pod.tolerates)
                     and (not each.honor_pools or pod.pool in ("", node.pool))
-                    for node in self._nodes
+                    for at, node in enumerate(self._nodes)
                 ]
                 for each in pod.rules.spread
             }
@@ -239,7 +244,7 @@ def _best_in_order(instance: Instance) -> tuple[int, ...]:
 
 def _reachable(instance: Instance, kinds: list[Pod], numbers: list[int], open_: list[int]) -> set[tuple[int, ...]]:
     """The numbers of pods of each kind that can be placed."""
-    eligible, start = _Eligible(instance), crowd_of(instance)
+    eligible, start = _Eligible(instance, open_), crowd_of(instance)
     cells = [(kind, at) for kind in range(len(kinds)) for at in open_ if kinds[kind].allowed(instance.nodes[at])]
     found: set[tuple[int, ...]] = set()
     seen: set[tuple[int, ...]] = {(0,) * len(cells)}
