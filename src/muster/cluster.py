@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Container, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.codec import Object, Objects, copy_object
 from muster.api.groups import GroupRef, GroupTerms
@@ -78,8 +81,7 @@ class Result:
     """What was asked about."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entity:
+class _Entity(Struct, frozen=True):
     """A group or a plain pod (`ref` None) with its pending members."""
 
     key: str

@@ -6,9 +6,10 @@ import asyncio
 import random
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from compare import differences
+from msgspec.structs import replace
 from naming import Names
 from outcome import Difference, Kind, Outcome
 from playing import Player

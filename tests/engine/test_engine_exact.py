@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from itertools import product
 from random import Random
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from muster.engine.arrays import Ints
 from muster.engine.exact.certificate import Proof, Separate, Split, Weighing, verified

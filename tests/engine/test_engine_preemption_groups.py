@@ -7,6 +7,7 @@ from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from muster.api.codec import Object
 from muster.api.selectors import LabelSelector, Operator, Requirement
@@ -205,13 +206,15 @@ def test_room_kept_for_others_is_not_planned_with() -> None:
 
 
 def in_racks(gang: GroupPreemptor, layout: Layout | None = None) -> GroupPreemptor:
-    return replace(gang, request=replace(gang.request, topology_key="rack", layout=layout))
+    return structs.replace(gang, request=structs.replace(gang.request, topology_key="rack", layout=layout))
 
 
 def test_a_pinned_domain_is_the_only_one() -> None:
     scene = Scene(4, 4, 4, 4).run("a", 0, 3).run("b", 1, 3).run("c", 2, 4).run("d", 3, 1)
     gang = scene.gang(4, 2)
-    plan = preempt_group(scene.cluster(), replace(gang, request=replace(in_racks(gang).request, topology_domain="r0")))
+    plan = preempt_group(
+        scene.cluster(), structs.replace(gang, request=structs.replace(in_racks(gang).request, topology_domain="r0"))
+    )
     assert isinstance(plan, Plan)
     assert [unit.key for unit in plan.victims] == ["a", "b"]
 
@@ -222,8 +225,8 @@ def test_subgroups_of_a_preemptor_are_kept_together() -> None:
     scene = Scene(2, 2, 2, 2).run("b", 0, 2).run("c", 2, 2).run("d", 3, 2, priority=5)
     layout = Layout(TopologyTerms(subgroups=Subgroups(2, "rack")), (0, 1))
     plain, gang = scene.gang(2, 2), scene.gang(2, 2)
-    torn = preempt_group(scene.cluster(), replace(plain, request=replace(plain.request, min_count=2)))
-    kept = preempt_group(scene.cluster(), replace(gang, request=replace(gang.request, layout=layout)))
+    torn = preempt_group(scene.cluster(), structs.replace(plain, request=structs.replace(plain.request, min_count=2)))
+    kept = preempt_group(scene.cluster(), structs.replace(gang, request=structs.replace(gang.request, layout=layout)))
     assert isinstance(torn, Plan)
     assert isinstance(kept, Plan)
     assert [unit.key for unit in kept.victims] == ["b"]

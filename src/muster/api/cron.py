@@ -5,9 +5,10 @@ Source of the rules: robfig/cron v3 (`parser.go` ParseStandard, `spec.go` Next),
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import Struct
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -29,16 +30,14 @@ class ScheduleError(ValueError):
     """The text is no schedule or no time zone. The message is upstream's. Not retryable."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     """The values of one field that match; `is_star`: it was left open."""
 
     values: frozenset[int]
     is_star: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
+class _Bounds(Struct, frozen=True):
     least: int
     most: int
     names: tuple[str, ...] = ()
@@ -73,8 +72,7 @@ def parse_zone(name: str) -> tzinfo:
         raise ScheduleError(f"unknown time zone {name}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """When something is to happen, in one time zone. `every_s`: at that distance, instead of by the fields."""
 
     minute: _Field

@@ -11,7 +11,9 @@ A group lives in its pod's namespace. A pod belongs to one group at most.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.codec import JSON, Object
 from muster.api.meta import namespace_of
@@ -32,8 +34,7 @@ def initially_scheduled_in(version: str) -> str:
     return "PodGroupScheduled" if version == "v1alpha2" else INITIALLY_SCHEDULED
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GroupRef:
+class GroupRef(Struct, frozen=True, order=True):
     """The identity of a group. `name`: the PodGroup's, or `workload/template` or `workload/template/replicaKey`."""
 
     namespace: str
@@ -57,8 +58,7 @@ class GroupRef:
         return f"{self.namespace}/{self.workload}" if self.workload else self.key
 
 
-@dataclass(frozen=True, slots=True)
-class GroupTerms:
+class GroupTerms(Struct, frozen=True):
     """What a group asks for. A basic group has min_count 1. `priority` None: that of its pods.
 
     `parent`: the name of the CompositePodGroup that it is a part of, "" for none.
@@ -83,8 +83,7 @@ class GroupTerms:
         return replace(self, topology=whole, topology_key=whole.required)
 
 
-@dataclass(frozen=True, slots=True)
-class CompositeTerms:
+class CompositeTerms(Struct, frozen=True):
     """What a CompositePodGroup asks for: `min_groups` of its children must succeed (1, if it is basic).
 
     `may_preempt` and `disrupted_together` as for groups, about all groups below it.

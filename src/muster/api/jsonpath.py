@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from muster.api.codec import JSON
 
@@ -33,8 +34,7 @@ class PathError(ValueError):
     """The text is not a path of this dialect."""
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(Struct, frozen=True):
     """A parsed path. `names`: its fields if it consists of plain fields only, else None."""
 
     text: str

@@ -7,10 +7,10 @@ items, timestamps stay text. Errors name the file and the line.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
 
 from muster.api import codec
 from muster.api.codec import JSON, Object
@@ -30,8 +30,7 @@ class ManifestError(ValueError):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """An object and the place where it was written."""
 
     file: str
@@ -210,8 +209,7 @@ def _hint(obj: Object) -> str:
     return f" (it is a kind of {', '.join(groups)})" if groups else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Located:
+class _Located(Struct, frozen=True):
     """A list object of a YAML document with the lines of its items."""
 
     value: Object

@@ -6,9 +6,10 @@ The grammar and the canonical form are those of `apimachinery/pkg/api/resource/q
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+
+from msgspec import Struct
 
 from muster.api.codec import JSON
 
@@ -42,8 +43,7 @@ class Format(Enum):
     DECIMAL_EXPONENT = "DecimalExponent"
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(Struct, frozen=True):
     """An exact quantity: `nano` is the value in 1e-9 units (finer values are rounded away from zero when read)."""
 
     nano: int

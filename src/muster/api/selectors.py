@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.labels import label_key_errors, label_value_errors
@@ -33,8 +34,7 @@ class Operator(Enum):
     LESS = "Lt"
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """One condition on one label. `values` are sorted and distinct."""
 
     key: str
@@ -66,8 +66,7 @@ class Requirement:
         return actual > limit if self.operator is Operator.GREATER else actual < limit
 
 
-@dataclass(frozen=True, slots=True)
-class LabelSelector:
+class LabelSelector(Struct, frozen=True):
     """Requirements that must all hold; without any it matches everything. `nothing`: it matches nothing at all."""
 
     requirements: tuple[Requirement, ...] = ()
@@ -85,8 +84,7 @@ EVERYTHING = LabelSelector()
 NOTHING = LabelSelector(nothing=True)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSelectorTerm:
+class NodeSelectorTerm(Struct, frozen=True):
     """Conditions on a node's labels and fields (only `metadata.name`); all must hold, and an empty term never does."""
 
     labels: tuple[Requirement, ...] = ()

@@ -17,10 +17,11 @@ On a PodGroup (or a Job, or pods) it is such a mapping; on a Workload a mapping 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.codec import JSON, Object
 from muster.api.labels import label_key_errors
@@ -44,24 +45,21 @@ class TopologyError(ValueError):
     """The annotation says something that cannot be read; the message names the field. Not retryable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subgroups:
+class Subgroups(Struct, frozen=True):
     """Each `size` pods that follow each other go to one domain of the label `key`."""
 
     size: int
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(Struct, frozen=True):
     """How pods (or subgroups) are shared out over the domains of a label: over few of them, or evenly over those."""
 
     policy: Policy
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyTerms:
+class TopologyTerms(Struct, frozen=True):
     """What a group asks of the topology. `levels`: label keys, the widest first; `preferred`: in the order of trial.
 
     `topology`: the name of a Kueue Topology object that gives the levels, "" for none. `spread_over`: the label over

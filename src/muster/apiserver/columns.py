@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import JSON, Object
 from muster.clock import parse_rfc3339
@@ -14,8 +15,7 @@ WIDE = 1
 """The priority of columns that only `-o wide` shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column. `cell(object, now)` gives its value; `now` is in seconds since the Unix epoch."""
 
     name: str

@@ -5,8 +5,9 @@ Source: apiserver `pkg/registry/rest/delete.go` and `pkg/registry/generic/regist
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.apiserver.bodies import DeleteOptions
@@ -18,8 +19,7 @@ ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """What a DELETE does now: `keep` the object, `mark` it (store `obj`), or `remove` it (last state `obj`)."""
 
     do: Literal["keep", "mark", "remove"]

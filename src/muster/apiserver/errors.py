@@ -9,14 +9,14 @@ StatusError   a request failed; `status` is the whole answer. Retryable: Conflic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object, Objects
 from muster.apiserver.fields import FieldError
 
 
-@dataclass(frozen=True, slots=True)
-class Qualified:
+class Qualified(Struct, frozen=True):
     """A plural or a kind with its group, as messages name it: `pods`, `podgroups.scheduling.k8s.io`."""
 
     group: str

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import JSON, Object, dumps
 from muster.api.labels import NAME_MESSAGE, SUBDOMAIN_MESSAGE, label_value_errors, name_part_errors
@@ -26,8 +27,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
+class FieldError(Struct, frozen=True):
     """One thing wrong with one field; `body` is the text without the path."""
 
     reason: str

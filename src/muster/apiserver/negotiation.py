@@ -6,8 +6,9 @@ Source: apiserver `pkg/endpoints/handlers/negotiation`; what clients send is in 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from muster.apiserver.errors import failure
 
@@ -15,8 +16,7 @@ META_GROUP = "meta.k8s.io"
 DISCOVERY_GROUP = "apidiscovery.k8s.io"
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """A form of an answer. `kind` is "" for the object as it is, else `Table`, `PartialObjectMetadata` and the like."""
 
     media: str = "application/json"
@@ -64,8 +64,7 @@ def not_acceptable() -> Exception:
     return failure(406, "NotAcceptable", message, {})
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     media: str
     kind: str
     group: str

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Release = Literal["1.35", "1.36", "1.37"]
 JobGroups = Literal["off", "1.36", "1.37"]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
+class ServerOptions(Struct, frozen=True):
     """`emulate` narrows the API to one release, without the leniencies that the embedded server allows otherwise.
 
     `job_groups`: by which release's rules Jobs get groups (it decides what may change in a Job); None: those of the

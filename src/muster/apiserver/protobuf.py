@@ -12,9 +12,10 @@ import base64
 import gzip
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+
+from msgspec import Struct
 
 from muster.api.codec import JSON, Object, loads
 from muster.clock import rfc3339
@@ -29,8 +30,7 @@ class ProtobufError(ValueError):
     """The bytes are not a message of the kind they claim to be."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     name: str
     kind: str
     is_repeated: bool
@@ -40,8 +40,7 @@ class _Field:
     is_inline: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Layouts:
+class _Layouts(Struct, frozen=True):
     groups: Mapping[str, str]
     messages: Mapping[str, Mapping[int, _Field]]
 

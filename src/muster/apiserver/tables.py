@@ -7,9 +7,10 @@ one. Kinds without an entry get name and age. Source: kubernetes `pkg/printers/i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
+
+from msgspec.structs import replace
 
 from muster.api.codec import Object
 from muster.apiserver import tables_core, tables_network, tables_workload

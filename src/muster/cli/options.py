@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
+from msgspec.structs import replace
 
 from muster.cli.errors import BadInput
 from muster.cli.output import Format

@@ -8,12 +8,13 @@ import os
 import socket
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import uvloop
 from cyclopts import Group, Parameter
+from msgspec.structs import replace
 
 from muster.cli.errors import BadInput
 from muster.cli.inputs import read_duration, read_scheduler_options

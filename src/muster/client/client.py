@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import cast
+
+from msgspec import Struct
 
 from muster.api.codec import Object, Objects
 from muster.api.resource import Resource
 from muster.client.transport import MERGE_PATCH, ApiError, Body, Query, Response, Transport, WatchEvent, WatchEvents
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """A whole collection at one resource version."""
 
     items: Objects

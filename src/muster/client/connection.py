@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct
+
 from muster.api.codec import Object
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -18,8 +20,7 @@ class KubeconfigError(Exception):
     """A kubeconfig cannot be used; the message names the file, the field and what is wrong. Not retryable."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExecPlugin:
+class ExecPlugin(Struct, frozen=True):
     """A command that prints an ExecCredential. `cluster`: what it is told about the cluster, if it asked for that."""
 
     api_version: str

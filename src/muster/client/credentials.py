@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from muster.api.codec import JSON, dumps, loads
 from muster.client.connection import Connection, ExecPlugin
@@ -28,8 +29,7 @@ class CredentialsError(ClientError):
     """No credentials can be had: a file or a plugin fails. The message says which. Retryable: it may come back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """What goes with a request: the `Authorization` header, or a client certificate (PEM), or neither."""
 
     authorization: str = ""
@@ -61,8 +61,7 @@ def credentials_of(connection: Connection, clock: Clock) -> Credentials:
     return FixedCredentials(Identity())
 
 
-@dataclass(frozen=True, slots=True)
-class FixedCredentials:
+class FixedCredentials(Struct, frozen=True):
     """The same for ever."""
 
     fixed: Identity

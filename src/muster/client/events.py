@@ -13,6 +13,8 @@ import random
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from muster.api.codec import Object
 from muster.api.meta import name_of, namespace_of, uid_of
 from muster.api.resource import EVENTS
@@ -60,8 +62,7 @@ class _Tokens:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
+class _Pending(Struct, frozen=True):
     event: Object
     repeats: str | None
     count: int

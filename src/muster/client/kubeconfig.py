@@ -11,10 +11,10 @@ import binascii
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
 
 from muster.api.codec import JSON, Object
 from muster.client.connection import Connection, ExecPlugin, KubeconfigError
@@ -88,8 +88,7 @@ def read_kubeconfigs(paths: Sequence[Path], context: str = "") -> Connection:
     return _connection([_File.read(path) for path in found or paths[:1]], context)
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     path: Path
     config: Object
 
@@ -106,8 +105,7 @@ class _File:
         return cls(path, config)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     """An object in a file with where it is, so that every fault can name its field."""
 
     file: Path

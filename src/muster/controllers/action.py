@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from muster.api.codec import Object
 from muster.api.resource import Resource
 from muster.client.transport import MERGE_PATCH
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(Struct, frozen=True):
     """Record an event about `about`; never fails the reconcile.
 
     As the `done` or `failed` of another action, `{name}` in the message stands for the name of the object that was
@@ -30,8 +31,7 @@ class Emit:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(Struct, frozen=True):
     """POST `object`. `ignore_exists`: AlreadyExists counts as done."""
 
     resource: Resource
@@ -41,8 +41,7 @@ class Create:
     failed: Emit | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Struct, frozen=True):
     """PUT `object` (its resourceVersion must be current) on the main resource or a subresource such as `status`."""
 
     resource: Resource
@@ -50,8 +49,7 @@ class Update:
     subresource: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(Struct, frozen=True):
     """PATCH. NotFound counts as done when `ignore_missing`."""
 
     resource: Resource
@@ -80,8 +78,7 @@ class Delete:
 Action: TypeAlias = Create | Update | Patch | Delete | Emit
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """The actions to execute, and after how many seconds to reconcile this key again even if nothing changes.
 
     A later reconcile of the key replaces the timer. `periodic`: the timer recurs for ever by itself, so a simulation

@@ -5,7 +5,7 @@ Source of the rules: kube-controller-manager `pkg/controller/cronjob/utils.go` (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.cron import Schedule
@@ -18,8 +18,7 @@ MARGIN_S = 0.1
 """A time is looked at so long after it, not to be early."""
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(Struct, frozen=True):
     """The last time that was due and not served (None: there is none), and how many were missed, about."""
 
     time_s: float | None

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from muster.api.codec import Object
 from muster.api.meta import is_deleting, name_of, namespace_of
 from muster.api.resource import DAEMON_SETS, PODS
@@ -43,8 +45,7 @@ class Failures:
         return Failures({**self.waits, node: (wait, now)})
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """A DaemonSet, all nodes, its pods by node, the hash of its present revision, and what failed before."""
 
     owner: Object

@@ -6,7 +6,8 @@ Source of the rules: kube-controller-manager `pkg/controller/deployment/{sync.go
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object, copy_object
 from muster.api.meta import name_of, namespace_of, uid_of
@@ -32,8 +33,7 @@ _NOT_COPIED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sets:
+class Sets(Struct, frozen=True):
     """The ReplicaSets of a Deployment, the oldest first. `new`: that of the present template, if there is one."""
 
     new: Object | None

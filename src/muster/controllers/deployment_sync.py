@@ -7,7 +7,8 @@ Source of the rules: kube-controller-manager `pkg/controller/deployment` (rollin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import is_deleting, name_of, namespace_of
@@ -48,8 +49,7 @@ from muster.controllers.deployment_status import (
 _NO_LIMIT = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """A Deployment, its ReplicaSets, whether pods of old ones are left, and the time."""
 
     deployment: Object

@@ -6,8 +6,9 @@ Source of the rules: kube-controller-manager `pkg/controller/disruption/disrupti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from muster.api.codec import JSON, Object
 from muster.api.meta import controller_of, is_deleting, name_of
@@ -23,8 +24,7 @@ class CountFailed(Exception):
     """The number of expected pods is unknown; the text says why. Not retryable by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """The controller that decides how many of some pods there are, and how many that is."""
 
     uid: str
@@ -35,8 +35,7 @@ FindScale: TypeAlias = Callable[[Object], Scale]
 """The scale of a pod's controller; raises CountFailed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """Pods that should be there, those of them that must be healthy, and pods that nobody controls."""
 
     pods: int

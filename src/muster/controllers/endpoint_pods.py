@@ -6,7 +6,8 @@ Source of the rules: `k8s.io/endpointslice/util/controller_utils.go`, kubernetes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import condition, key_of, name_of, namespace_of, uid_of
@@ -136,8 +137,7 @@ def _endpoint_changed(old: Object, new: Object) -> bool:
     return addresses[0] != addresses[1]
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerTimes:
+class TriggerTimes(Struct, frozen=True):
     """When the Service was made and each of its pods last changed its readiness, as last seen (seconds)."""
 
     service_s: float

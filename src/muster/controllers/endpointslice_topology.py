@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object, Objects
 from muster.api.meta import has_condition
@@ -41,8 +42,7 @@ class HintsImpossible(Exception):
     """The endpoints cannot be shared out; the text says why. Not retryable by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """How many endpoints a zone must, may and should get."""
 
     minimum: int

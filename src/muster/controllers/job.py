@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import controller_of, key_of, namespace_of, uid_of
@@ -28,8 +29,7 @@ _ORPHAN = "orphan "
 """Begins the keys of pods that may have to lose their finalizer because their Job is gone or finished."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Memory:
+class _Memory(Struct, frozen=True):
     """What is kept between two looks at a Job."""
 
     uid: str

@@ -6,7 +6,8 @@ Source of the rules: kube-controller-manager `pkg/controller/job/backoff_utils.g
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.controllers.job_pods import finish_time_s
@@ -15,8 +16,7 @@ FIRST_DELAY_S = 10.0
 LONGEST_DELAY_S = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class BackoffRecord:
+class BackoffRecord(Struct, frozen=True):
     """Failures since the last success, and when the latest of them was."""
 
     failures: int = 0

@@ -7,7 +7,8 @@ last pod is gone. Source of the rules: kube-controller-manager `pkg/controller/j
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object, Objects
 from muster.api.meta import condition
@@ -21,8 +22,7 @@ SUCCESS, FAILURE = "SuccessCriteriaMet", "FailureTarget"
 _TERMINAL = {SUCCESS: "Complete", FAILURE: "Failed"}
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The Job is to end: `type` is the interim condition."""
 
     type: str

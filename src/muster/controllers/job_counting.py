@@ -8,7 +8,8 @@ Source of the rules: kube-controller-manager `pkg/controller/job/job_controller.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import uid_of
@@ -31,8 +32,7 @@ FAILURES_KEY = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_KEY = "batch.kubernetes.io/job-index-ignored-failure-count"
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """What the status of a Job has counted (`succeeded`, `failed`) and noted (the uids)."""
 
     succeeded: int
@@ -69,8 +69,7 @@ class Tally:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """Pods that ended and are not noted yet, and what follows for indexes.
 
     `succeeded_indexes`: noted and new ones; `failed_indexes`: likewise, None without limits by index.
@@ -138,8 +137,7 @@ def all_failures(pod: Object) -> int:
     return failure_count(pod, FAILURES_KEY) + failure_count(pod, IGNORED_KEY)
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     """The next status' tally and indexes, and the pods that lose their finalizer once it is written."""
 
     tally: Tally

@@ -6,7 +6,8 @@ Source of the rules: kube-controller-manager `pkg/controller/job/{job_controller
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object, Objects, copy_object
 from muster.api.meta import name_of, namespace_of, uid_of
@@ -27,8 +28,7 @@ _MAX_GENERATED_BASE = 58
 """The API server cuts `generateName` to this length before it adds its random end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Pods to create now (their indexes, None without), and when to look again for those that must wait."""
 
     indexes: tuple[int | None, ...] = ()

@@ -7,7 +7,8 @@ are found by their references, never by name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import controller_of, is_deleting, name_of, namespace_of, uid_of
@@ -23,8 +24,7 @@ TEMPLATE_ANNOTATION = "scheduling.k8s.io/group-template-name"
 PARENT_ANNOTATION = "scheduling.k8s.io/parent-composite-podgroup"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupApi:
+class GroupApi(Struct, frozen=True):
     """The release whose rules hold, and the resources of the version that we read and write."""
 
     release: JobGroups
@@ -37,8 +37,7 @@ class GroupApi:
         return self.groups.version != "v1alpha2"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPlan:
+class GroupPlan(Struct, frozen=True):
     """What to do about a Job's group. `is_ready`: pods may be created, in `group` if there is one."""
 
     actions: tuple[Action, ...] = ()

@@ -6,15 +6,15 @@ Source of the rules: kube-controller-manager `pkg/controller/job/{pod_failure_po
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import name_of, namespace_of
 from muster.controllers.job_indexes import read_indexes
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What the failure policy says about one failed pod. `message` is set if the Job fails."""
 
     action: str = "Count"

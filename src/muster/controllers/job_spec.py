@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from muster.api.codec import Object, Objects
 from muster.api.meta import has_condition
@@ -14,8 +14,7 @@ CONTROLLER_NAME = "kubernetes.io/job-controller"
 NO_LIMIT = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(Struct, frozen=True):
     """The parts of `spec` that decide, with defaults as the API server fills them; None where unset."""
 
     parallelism: int

@@ -8,7 +8,8 @@ Source of the rules: kube-controller-manager `pkg/controller/job/job_controller.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object, Objects
 from muster.api.meta import is_deleting, name_of, namespace_of, uid_of
@@ -42,8 +43,7 @@ from muster.controllers.job_spec import JobSpec, conditions_of, start_time_s
 MAX_DELETIONS_PER_SYNC = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What is known of one Job at one moment, and what follows from it at once."""
 
     job: Object
@@ -92,8 +92,7 @@ def _remembered(pods: Sequence[Object], ended: Ended) -> BackoffRecord:
     return BackoffRecord().after(succeeded, [pod for pod in old if pod["status"]["phase"] == "Failed"])
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Which pods go and come, and whether the Job is to end."""
 
     decision: Decision | None

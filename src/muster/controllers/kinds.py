@@ -6,7 +6,8 @@ Source of the rules: client-go `discovery` (ServerPreferredResources) and the ga
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object, Objects
 from muster.api.resource import Resource
@@ -15,8 +16,7 @@ IGNORED = frozenset({("", "events"), ("events.k8s.io", "events")})
 """Group and plural of what is not worth watching: nobody owns or holds events."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kinds:
+class Kinds(Struct, frozen=True):
     """`watched`: each kind that can be listed, watched and deleted, once, in its preferred version.
 
     `aliases`: the watched resource by the apiVersion and kind that an owner reference may use for it.

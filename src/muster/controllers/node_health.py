@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.codec import Object
 from muster.api.meta import condition, uid_of
@@ -30,8 +32,7 @@ LOST_TAINTS = {"False": NOT_READY, "Unknown": UNREACHABLE}
 """The key of the NoExecute taint of a node by its Ready condition."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeHealth:
+class NodeHealth(Struct, frozen=True):
     """What is known of one node, with all that a pass asks about it.
 
     `ready`: status of its Ready condition, "" without one. `seen_s`: last sign of life. `patience_s`: so long after it
@@ -138,8 +139,7 @@ class ZoneState(Enum):
     FULL = "FullDisruption"
 
 
-@dataclass(frozen=True, slots=True)
-class Zone:
+class Zone(Struct, frozen=True):
     """A zone: how many of its nodes may get a NoExecute taint a second, and not before when the next one."""
 
     state: ZoneState
@@ -150,8 +150,7 @@ class Zone:
 Zones = Mapping[str, Zone]
 
 
-@dataclass(frozen=True, slots=True)
-class Disruption:
+class Disruption(Struct, frozen=True):
     """The zones after a look at all nodes. `entered`: now everything is down; `left`: not any more."""
 
     zones: Zones

@@ -9,8 +9,10 @@ nodes are well, whatever their number, and a restart takes no NoExecute taints a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
+
+from msgspec.structs import replace
 
 from muster.api.codec import Object, copy_object
 from muster.api.meta import condition, has_condition, key_of, name_of, namespace_of, uid_of

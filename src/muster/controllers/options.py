@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 
@@ -15,8 +16,7 @@ def _all_equal(pod: Object) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLifecycleOptions:
+class NodeLifecycleOptions(Struct, frozen=True):
     """When a node counts as lost and how fast its pods are evicted (flags of kube-controller-manager, same defaults).
 
     `monitor_period_s`: node changes are looked at on multiples of it. `monitor_grace_period_s`: a node is Unknown so
@@ -35,8 +35,7 @@ class NodeLifecycleOptions:
     unhealthy_zone_threshold: float = 0.55
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerOptions:
+class ControllerOptions(Struct, frozen=True):
     """Options of all controllers.
 
     `job_groups`: whether the Job controller makes Workloads and PodGroups: not at all, for Indexed Jobs that run all

@@ -6,7 +6,8 @@ Source of the rules: kube-controller-manager `pkg/controller/replicaset/{replica
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import condition, is_deleting
@@ -32,8 +33,7 @@ BURST = 500
 FAILURE = "ReplicaFailure"
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """A ReplicaSet, its pods, and pods of ReplicaSets of the same owner. `resource`: the kind that it really is."""
 
     replica_set: Object

@@ -6,7 +6,8 @@ Source of the rules: kube-controller-manager `pkg/controller/history/controller_
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object, Objects, copy_object
 from muster.api.meta import name_of, namespace_of
@@ -19,8 +20,7 @@ _NAME_LIMIT = 223
 """A revision's name begins with at most so much of its owner's."""
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """The revisions of one object, oldest first. `hash_label`: which label of theirs shows the hash."""
 
     owner: Object

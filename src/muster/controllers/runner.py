@@ -11,9 +11,12 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.codec import Object
 from muster.api.meta import is_deleting, name_of, uid_of
@@ -31,8 +34,7 @@ from muster.controllers.timers import Timers
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """Reconcile `key`, `after_s` from now (an earlier request of that key stays)."""
 
     key: str
@@ -61,8 +63,7 @@ class LiveReads(Protocol):
         """What to read from the server before this key is reconciled (then in `State.live`). Pure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """Wait `base_s` · 2ⁿ, at most `limit_s`, after the n-th failure in a row."""
 
     base_s: float = 0.005

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import controller_of, key_of, namespace_of
@@ -11,8 +12,7 @@ from muster.api.resource import Resource
 from muster.client.informer import Change, Informer
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """An object to be read from the server itself just before a reconcile, because informers may lag."""
 
     resource: Resource

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import controller_of, is_deleting, key_of, name_of, namespace_of, uid_of
@@ -20,8 +21,7 @@ from muster.controllers.statefulset_sync import Look, pods_by_ordinal, sync
 HASH_LABEL = "controller.kubernetes.io/hash"
 
 
-@dataclass(frozen=True, slots=True)
-class _Revisions:
+class _Revisions(Struct, frozen=True):
     """The two revisions in use, and what must be written before anything is done with them."""
 
     current: Object

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object, copy_object
 from muster.api.meta import is_deleting, name_of, namespace_of, uid_of
@@ -22,8 +23,7 @@ REVISION_LABEL = "controller-revision-hash"
 _ORDINAL = re.compile(r"(.*)-([0-9]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(Struct, frozen=True):
     """What decides about the pods of a StatefulSet."""
 
     replicas: int

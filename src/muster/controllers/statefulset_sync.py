@@ -6,7 +6,8 @@ Source of the rules: kube-controller-manager `pkg/controller/statefulset/statefu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import is_deleting, name_of, namespace_of
@@ -32,8 +33,7 @@ from muster.controllers.statefulset_pods import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """A StatefulSet, its pods by ordinal, the claims of its namespace by name, and the two revisions in use."""
 
     owner: Object

@@ -6,7 +6,8 @@ Source of the rules: kube-controller-manager `pkg/controller/tainteviction` (pro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import JSON, Object, Objects
 from muster.api.meta import key_of, name_of, uid_of
@@ -19,8 +20,7 @@ from muster.controllers.state import State
 from muster.controllers.taints import no_execute_taints, tolerates_all, toleration_s
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
+class Eviction(Struct, frozen=True):
     """A decision to evict the pod of that uid. `due_s` None: it was carried out."""
 
     uid: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import controller_of
@@ -11,8 +11,7 @@ from muster.engine.objects import PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, Object
 from muster.engine.volumes import EPHEMERAL, VolumeUse
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(Struct, frozen=True):
     """The claims of a pod by state: bound, to be bound before any pod is placed, to be bound for the pod's node."""
 
     bound: tuple[Object, ...] = ()

@@ -7,9 +7,9 @@ keep counts by domain, and takes the best node.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from muster.engine.arrays import Bools, Ints
 from muster.engine.profile import (

@@ -4,9 +4,9 @@ checks and comparisons; `decide` works out only what it needs."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.diagnose import node_statuses, shape_verdict
@@ -24,8 +24,7 @@ from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True):
     """`verdict`: why the pod fits nowhere whatever the nodes are. `statuses`: why it does not fit on a node, by name.
 
     `scores`: feasible node → plugin → its weighted score; a plugin that leaves the pod out is absent. `error`: why the

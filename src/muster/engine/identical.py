@@ -11,9 +11,9 @@ where the pass is cut and begun anew with the new scale.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.coupled import fill_coupled
@@ -26,8 +26,7 @@ _BLOCK = 16_384
 """About how many (node, k) pairs are scored in one go: their temporaries stay in the cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(Struct, frozen=True):
     """Chosen (node, k) pairs in no particular order: node rows, k, and the level m_i(k) at which each was taken."""
 
     rows: Ints

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from muster.api.codec import Object
 from muster.api.selectors import LabelSelector, Operator, Requirement, label_selector
 
@@ -17,8 +19,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _NO_NAMESPACES: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PodTerm:
+class PodTerm(Struct, frozen=True):
     """A term of pod affinity or anti-affinity. `weight` 0: a required one.
 
     It covers the pods of `namespaces` and of namespaces with matching labels (`namespace_selector`, None: no others).
@@ -31,8 +32,7 @@ class PodTerm:
     weight: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PodTerms:
+class PodTerms(Struct, frozen=True):
     """All terms of a pod by kind, in the order of the pod."""
 
     affinity: tuple[PodTerm, ...] = ()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.defaults import packing
@@ -16,16 +16,14 @@ from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(Struct, frozen=True):
     """The members of one shape, in the order of the group; `places` are their positions in the group."""
 
     shape: Shape
     places: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """Where a pass put members: position in the group → node row, positions ascending."""
 
     rows: tuple[tuple[int, int], ...]

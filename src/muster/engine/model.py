@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from muster.engine.shape import Shape
     from muster.engine.topology_layout import Layout
@@ -23,8 +25,7 @@ class Code(Enum):
     ERROR = "Error"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Status:
+class Status(Struct, frozen=True, order=True):
     """Why a pod does not fit on a node, in kube-scheduler's words. `resolvable`: preemption could help."""
 
     plugin: str
@@ -36,8 +37,7 @@ class ScoreError(Exception):
     """Pods of a shape cannot be scored, so that no choice among several nodes is possible. Upstream: SchedulerError."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """One pending pod of a group. `key` is `namespace/name`; `nominated`: the node cleared for it, tried first."""
 
     key: str
@@ -45,8 +45,7 @@ class Member:
     nominated: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRequest:
+class GroupRequest(Struct, frozen=True):
     """A group that wants to run; a plain pod is a group of one member with min_count 1.
 
     `members` are the pending pods in the order in which they are to be placed (the first k of them when just k fit).
@@ -73,8 +72,7 @@ class Placement(NamedTuple):
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """Why a shape fits on no further node: how many nodes there are and the count of each reason, most frequent first.
 
     A node that fails for several reasons of its first failing plugin counts under each, as in kube-scheduler's
@@ -102,8 +100,7 @@ class Diagnosis:
         return f"0/{self.nodes} nodes are available:{suffix}"
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """At least min_count members run or were placed. `unplaced` members fit nowhere now; `diagnosis` says why."""
 
     placements: tuple[Placement, ...]
@@ -111,8 +108,7 @@ class Placed:
     diagnosis: Diagnosis | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Infeasible:
+class Infeasible(Struct, frozen=True):
     """Proved: no min_count of the members fit. `proof` is one sentence that names what binds."""
 
     proof: str

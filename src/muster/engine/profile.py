@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Bools, Ints, Ints32, frozen
 from muster.engine.model import ScoreError, Status
@@ -126,8 +126,7 @@ class Coupling(Protocol):
         """Counts a pod of the shape on that node."""
 
 
-@dataclass(frozen=True, slots=True)
-class Feasible:
+class Feasible(Struct, frozen=True):
     """The nodes that a pod may use, as bool[N] and as rows. `changed`: they may be others than at the last question."""
 
     mask: Bools
@@ -146,8 +145,7 @@ def feasible_rows(rows: Ints, size: int) -> Feasible:
     return Feasible(mask, rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Scaled:
+class Scaled(Struct, frozen=True):
     """`scores` int64[N], 0..100, of which only those of feasible nodes mean something; `raw` is what they come from."""
 
     scores: Ints
@@ -209,16 +207,14 @@ def can_skip(plugin: object) -> TypeIs[SkippingPlugin]:
     return hasattr(plugin, "skips")
 
 
-@dataclass(frozen=True, slots=True)
-class Weighted:
+class Weighted(Struct, frozen=True):
     """A score plugin and its weight in the profile."""
 
     plugin: ScorePlugin | CoupledPlugin
     weight: int
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptionArguments:
+class PreemptionArguments(Struct, frozen=True):
     """DefaultPreemptionArgs."""
 
     min_candidate_nodes_percentage: int = 10
@@ -228,8 +224,7 @@ class PreemptionArguments:
 DEFAULT_PREEMPTION = PreemptionArguments()
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """The rules of one scheduler name. `filters` in the order in which the first failure is reported.
 
     `preemption` None: nobody is evicted for pods of this profile (DefaultPreemption is disabled).

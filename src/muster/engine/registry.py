@@ -9,7 +9,8 @@ configuration files, in its place and with its weight. Source: kube-scheduler `a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.engine.plugins.dynamic_resources import DynamicResources
 from muster.engine.plugins.image_locality import ImageLocality
@@ -58,8 +59,7 @@ POINTS = (
 """The extension points in the order in which a pod meets them."""
 
 
-@dataclass(frozen=True, slots=True)
-class FitArguments:
+class FitArguments(Struct, frozen=True):
     """NodeResourcesFitArgs."""
 
     strategy: ScoringStrategy = DEFAULT_STRATEGY
@@ -67,38 +67,33 @@ class FitArguments:
     ignored_groups: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadArguments:
+class SpreadArguments(Struct, frozen=True):
     """PodTopologySpreadArgs. `constraints` None: the system's own (defaultingType System)."""
 
     constraints: tuple[SpreadConstraint, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InterPodArguments:
+class InterPodArguments(Struct, frozen=True):
     """InterPodAffinityArgs."""
 
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeBindingArguments:
+class VolumeBindingArguments(Struct, frozen=True):
     """VolumeBindingArgs."""
 
     bind_timeout_s: int = 600
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicResourcesArguments:
+class DynamicResourcesArguments(Struct, frozen=True):
     """DynamicResourcesArgs."""
 
     filter_timeout_s: float = 10.0
     binding_timeout_s: float = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class PluginArguments:
+class PluginArguments(Struct, frozen=True):
     """What a profile may set about its plugins; upstream's defaults."""
 
     fit: FitArguments = FitArguments()
@@ -111,8 +106,7 @@ class PluginArguments:
     dynamic_resources: DynamicResourcesArguments = DynamicResourcesArguments()
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(Struct, frozen=True):
     """A plugin of kube-scheduler. `points`: where it acts; `weight`: in the default profile, 0 if it does not score.
 
     `filter` and `score` make ours. A plugin without either acts elsewhere (queue, groups, binding), or not at all yet.

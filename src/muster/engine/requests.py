@@ -6,8 +6,9 @@ Rules: kubernetes `component-helpers/resource/helpers.go` (PodRequests) and `fra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import condition
@@ -24,8 +25,7 @@ DEFAULT_REQUESTS: Mapping[str, int] = {"cpu": 100, "memory": 200 * 2**20}
 """What a container without a request counts in scores (upstream `util/pod_resources.go`): millicores and bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What a pod takes from its node. Amounts in canonical units, sorted by resource; the pod slot is not among them.
 
     `scored`: cpu and memory with defaults for containers without requests, which only scores look at.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.profile import (
@@ -20,8 +19,7 @@ from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Peak:
+class Peak(Struct, frozen=True):
     """The nodes that hold an extreme raw score of a normalised plugin: when all are full, the scale changes."""
 
     rows: Ints

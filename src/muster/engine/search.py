@@ -8,10 +8,10 @@ totals over the nodes that are left cut early, and of equal nodes the first take
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.axis import PODS
 from muster.engine.mixed import Attempt, Demand
@@ -27,8 +27,7 @@ Counts: TypeAlias = tuple[int, ...]
 """A number for each shape."""
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
+class Searched(Struct, frozen=True):
     """`attempt`: where all members go. `proved`: there is no such placement. Neither: the steps were used up."""
 
     attempt: Attempt | None
@@ -50,8 +49,7 @@ def search(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], step
     return Searched(_attempt(demands, nodes, chosen), False, searcher.steps)
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(Struct, frozen=True):
     """A node on which something fits: what is free of each requested resource, and how many of each shape fit alone."""
 
     row: int

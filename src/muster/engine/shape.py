@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from msgspec import Struct, structs
+
 from muster.api.codec import Object, canonical
 from muster.api.meta import controller_of
 from muster.api.selectors import NodeSelectorTerm, Operator, Requirement, SelectorError, node_selector_term
@@ -18,16 +20,14 @@ from muster.engine.tolerations import Toleration, parse_tolerations
 from muster.engine.volumes import volume_uses
 
 
-@dataclass(frozen=True, slots=True)
-class PreferredTerm:
+class PreferredTerm(Struct, frozen=True):
     """A preferred node selector term and its weight."""
 
     weight: int
     term: NodeSelectorTerm
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRules:
+class NodeRules(Struct, frozen=True):
     """Which nodes a pod may use and prefers, by their labels and names.
 
     `required` None: no required affinity. `error`: why the preferred terms cannot be evaluated, else "".
@@ -37,6 +37,9 @@ class NodeRules:
     required: tuple[NodeSelectorTerm, ...] | None = None
     preferred: tuple[PreferredTerm, ...] = ()
     error: str = ""
+
+
+_ANYWHERE = NodeRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Shape:
     usage: Usage
     scored: tuple[int, int]
     tolerations: tuple[Toleration, ...] = ()
-    nodes: NodeRules = NodeRules()
+    nodes: NodeRules = _ANYWHERE
     node_name: str = ""
     images: tuple[str, ...] = ()
     image_containers: int = 0
@@ -79,7 +82,7 @@ class Shape:
         """The same shape asking for another amount of one resource."""
         amounts = {**dict(self.usage.requests), resource: amount}
         scored = {"cpu": (amount, self.scored[1]), "memory": (self.scored[0], amount)}.get(resource, self.scored)
-        usage = replace(self.usage, requests=sorted_amounts(amounts), scored=scored)
+        usage = structs.replace(self.usage, requests=sorted_amounts(amounts), scored=scored)
         return replace(self, usage=usage, scored=scored)
 
     def with_toleration(self, toleration: Toleration) -> Shape:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints, frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
@@ -150,8 +150,7 @@ class Snapshot:
         return seen
 
 
-@dataclass(frozen=True, slots=True)
-class Nomination:
+class Nomination(Struct, frozen=True):
     """A pending pod for which room was made on a node (`status.nominatedNodeName`), and what it would take there."""
 
     key: str

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.selectors import LabelSelector, Operator, label_selector
 from muster.engine.identity import with_label_keys
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadConstraint:
+class SpreadConstraint(Struct, frozen=True):
     """A constraint without its selector, as a profile has it by default. `hard`: DoNotSchedule.
 
     `min_domains` None: 1. `honor_*`: nodes that the pod cannot use for their labels (taints) do not count.
@@ -25,8 +24,7 @@ class SpreadConstraint:
     match_label_keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadRule:
+class SpreadRule(Struct, frozen=True):
     """A constraint of a pod, with the selector of the pods that it counts (in the pod's namespace)."""
 
     constraint: SpreadConstraint

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from muster.api.codec import Object, canonical
 from muster.api.meta import is_deleting, name_of, namespace_of

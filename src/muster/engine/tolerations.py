@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 
@@ -12,8 +13,7 @@ NO_EXECUTE = "NoExecute"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Taint:
+class Taint(Struct, frozen=True, order=True):
     """A taint of a node."""
 
     key: str
@@ -25,8 +25,7 @@ class Taint:
         return f"{self.key}{value}:{self.effect}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Toleration:
+class Toleration(Struct, frozen=True, order=True):
     """A toleration of a pod. An empty key with Exists tolerates every taint, an empty effect every effect."""
 
     key: str = ""

@@ -8,11 +8,12 @@ that closes all other nodes. Sources: workload-scheduling.md 1.3-1.6 (KEP-5732).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.engine.arrays import Ints, Ints32
 from muster.engine.mixed import Demand, binding, demands_of
@@ -50,8 +51,7 @@ class DomainError(Exception):
     """The scheduled members of a group are not in one domain. Upstream: SchedulerError, until they are gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Within:
+class Within(Struct, frozen=True):
     """The rule that a pod goes to a node with this value of the label. An empty value is a value."""
 
     key: str
@@ -74,8 +74,7 @@ class Within:
         return limits
 
 
-@dataclass(frozen=True, slots=True)
-class Domains:
+class Domains(Struct, frozen=True):
     """The nodes with a label by its value. `values` in NodeTable order of their first nodes; `rows`: the nodes with
     the label, domain by domain; `starts[d]`: where domain d begins in `rows`."""
 
@@ -96,8 +95,7 @@ class Domains:
         return [[table.records[row].name for row in part.tolist()] for part in np.split(self.rows, self.starts[1:])]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A domain that may be chosen. `most`: at most so many members fit; `preference`: smaller is better."""
 
     value: str

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from muster.api.topology import TopologyTerms
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The terms of a group, and what of the cluster they refer to.
 
     `ranks`: the place of each member of the request among all pods of the group (0, 1, …), which says who is next to

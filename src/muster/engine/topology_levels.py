@@ -10,10 +10,10 @@ there, then at each wider level: what is left whole is as large as possible. At 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.mixed import binding, demands_of
@@ -32,8 +32,7 @@ _MOST_AFTER_PLACED = 8
 """So many further domains are tried for a place for more members than enough."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The domains of a level that may be chosen, the preferred ones first. `most`: at most so many members fit."""
 
     partition: Partition

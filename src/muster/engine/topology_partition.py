@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.engine.arrays import Ints
 from muster.engine.nodes import NodeTable
@@ -13,8 +14,7 @@ from muster.engine.profile import Profile, remembered
 from muster.engine.topology import Within, limited
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """The domains of some labels. `values[d]`: the value of each label in domain d; domains in NodeTable order.
 
     `ids` int64[N]: the domain of each node, -1 where it lacks a label. `firsts` int64[D]: the first row of each domain.

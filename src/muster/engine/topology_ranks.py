@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.engine.model import GroupRequest, Placed, Placement
 from muster.engine.nodes import NodeTable
@@ -23,8 +25,7 @@ Code: TypeAlias = tuple[int, ...]
 """Where a node is: its domain at each level, the widest first, and its row. Neighbours in the tree sort together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(Struct, frozen=True):
     """A pod that gets one of the seats of its pool, or, with `code` set and no pool, one that stays where it is."""
 
     rank: int

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from muster.api.topology import Policy
 from muster.engine.arrays import Ints
@@ -34,8 +35,7 @@ _MOST_ROUNDS = 32
 """So often parts are dealt anew because a domain held fewer of them than its room promised."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """The pending members of a part. `domain`: that of its members that run, -1 while none does."""
 
     members: tuple[Member, ...]

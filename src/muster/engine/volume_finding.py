@@ -7,9 +7,9 @@ Source of the rules: kube-scheduler `volumebinding/binder.go` (FindPodVolumes), 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from muster.api.codec import Object, canonical
 from muster.api.meta import name_of
@@ -39,8 +39,7 @@ TEXTS = (
 _MEMO_LIMIT = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """`failed` bool[M, 4]: which of the texts hold for each node. `chosen`: for each waiting claim its volume by node.
 
     `chosen` has (claim, int32[M] index into `volumes`, -1: to be provisioned) for nodes that are satisfied;
@@ -59,8 +58,7 @@ class Found:
         return ~missing
 
 
-@dataclass(frozen=True, slots=True)
-class Nodes:
+class Nodes(Struct, frozen=True):
     """The nodes that are looked at: all of a table, or those of some rows."""
 
     table: NodeTable

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import key_of, name_of
@@ -30,8 +31,7 @@ class Match(NamedTuple):
     volume: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """What has to be written, and then to happen, before a pod can be bound to its node.
 
     `missing`: the node has not, and cannot get, what the claims need after all.

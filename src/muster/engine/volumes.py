@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import name_of, namespace_of, uid_of
@@ -16,8 +16,7 @@ ISCSI = "iscsi"
 RBD = "rbd"
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeUse:
+class VolumeUse(Struct, frozen=True):
     """A claim (`name` in `namespace`; `owner`: the uid of the pod for which an ephemeral one is made) or a disk.
 
     A disk's `name` identifies it; `hosts`: an RBD image is the same one if its monitors overlap.

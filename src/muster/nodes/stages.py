@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.codec import JSON, Object
 from muster.api.meta import controller_of, has_condition, namespace_of
@@ -36,8 +37,7 @@ class Kind(Enum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """One stage of the data; see there."""
 
     name: str
@@ -49,8 +49,7 @@ class Stage:
     barrier: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stages:
+class Stages(Struct, frozen=True):
     """The data of `stages.yaml`."""
 
     stages: tuple[Stage, ...]
@@ -64,16 +63,14 @@ class Stages:
     lost_code: int
 
 
-@dataclass(frozen=True, slots=True)
-class Barrier:
+class Barrier(Struct, frozen=True):
     """Time counts while `count` pods of this barrier run. `name` is that of the namespace and of the barrier."""
 
     name: tuple[str, str]
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What a pod's annotations, owner and restart policy say about its life. `seconds`: one a stage, None for ever."""
 
     seconds: tuple[float | None, ...]
@@ -86,8 +83,7 @@ class Plan:
     """Annotations whose value has no meaning, which are therefore ignored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
+class Life(Struct, frozen=True):
     """Where a pod is in its life.
 
     `left_s` of this stage were left at `since` (a time; None: the time does not count now). `index` is the stage of

@@ -5,8 +5,9 @@ Changes nothing: what comes of an answer is the core's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from muster.engine.decide import decide
 from muster.engine.in_order import place_in_order
@@ -21,8 +22,7 @@ from muster.scheduler.tree import Branch, TreeDecision, decide_tree, put_placeme
 from muster.scheduler.tree_domains import decide_in_domains, has_domains
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """Asks the engine."""
 
     entities: Entities

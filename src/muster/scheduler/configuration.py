@@ -7,7 +7,8 @@ Source of the rules: kube-scheduler `apis/config/{v1,validation}`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.codec import JSON
 from muster.engine.profile import Profile
@@ -22,8 +23,7 @@ KIND = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER = "default-scheduler"
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileConfiguration:
+class ProfileConfiguration(Struct, frozen=True):
     """The rules for the pods of one schedulerName. `plugins`: who acts where; `arguments`: of all plugins."""
 
     scheduler_name: str
@@ -32,8 +32,7 @@ class ProfileConfiguration:
     arguments: PluginArguments
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerConfiguration:
+class SchedulerConfiguration(Struct, frozen=True):
     """A configuration file. `ignored`: the paths of settings that are accepted and change nothing here."""
 
     profiles: tuple[ProfileConfiguration, ...]

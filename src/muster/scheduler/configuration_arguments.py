@@ -6,7 +6,8 @@ Source of the rules: kube-scheduler `apis/config/v1/defaults.go`, `apis/config/v
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from muster.api.labels import label_key_errors
 from muster.api.selectors import NodeSelectorTerm, SelectorError, node_selector_term

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.engine.profile import MAX_NODE_SCORE
 from muster.engine.registry import PLUGINS, POINTS
@@ -19,16 +20,14 @@ REMOVED = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 """Plugins of earlier releases that v1 does not know any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class PluginSet:
+class PluginSet(Struct, frozen=True):
     """What one extension point (or multiPoint) says: (name, weight; 0 = not said) enabled in order, names disabled."""
 
     enabled: tuple[tuple[str, int], ...] = ()
     disabled: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class PluginChoice:
+class PluginChoice(Struct, frozen=True):
     """Which plugins act where: names in order by extension point, and the weights of those that score."""
 
     points: Mapping[str, tuple[str, ...]]

@@ -6,7 +6,9 @@ The service feeds it (`apply`), asks what to do (`settle`, `decide`) and reports
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from muster.engine.axis import PODS
 from muster.engine.model import Decision, Member, Placed, Placement

@@ -8,7 +8,9 @@ as one request each would.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.groups import GroupRef
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Member, Placed, Placement, Undecided
@@ -25,8 +27,7 @@ UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """What an entity asks, whoever it is: entities with one signature fit or do not fit together.
 
     `members` are the shapes with their counts in the order of first appearance; `need` of them must be placed at least.
@@ -48,8 +49,7 @@ class Signature:
         return len(self.members) == 1 and self.members[0][1] == 1
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """A ready entity: a plain pod (`ref` None, one member) or the pending members of a group.
 
     `profile`: the number of the profile by whose rules it is placed. `tree`: for a tree of groups, what it is made of;
@@ -84,8 +84,7 @@ class Ask:
         return Signature(tuple(counts.items()), need, self.profile, structure, self.priority, keeper)
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """Members that got no node in this attempt, why, and what they wait for."""
 
     pods: tuple[str, ...]
@@ -95,8 +94,7 @@ class Rejection:
     waits_for: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What an attempt gave for one entity. A group may have both placements and a rejection of the others.
 
     `plan`: what is to be evicted for it, `victims` the pods. `words`: what is said about it, where upstream's rules are

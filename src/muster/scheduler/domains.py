@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.engine.model import GroupRequest
 from muster.engine.nodes import NodeTable
@@ -11,8 +13,7 @@ from muster.engine.topology import DomainError, pinned_domain
 from muster.engine.topology_layout import Layout
 
 
-@dataclass(frozen=True, slots=True)
-class OneDomain:
+class OneDomain(Struct, frozen=True):
     """All members must be in one domain of the node label `key` (None: anywhere), laid out as `layout` says.
 
     `pinned`: the domain of the members that run, None without any. `fault`: why they are in no one domain.

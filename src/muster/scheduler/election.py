@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.resource import LEASES
@@ -28,8 +29,7 @@ JITTER = 1.2
 """Candidates ask again after `retry_s` to (1 + JITTER) times that."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseTerms:
+class LeaseTerms(Struct, frozen=True):
     """Which lease, and its times in seconds; the defaults are kube-scheduler's."""
 
     name: str = "muster-scheduler"

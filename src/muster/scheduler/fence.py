@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.client.transport import Body, Query, Response, Transport, TransportError, WatchEvents
@@ -36,8 +37,7 @@ class FencedTransport:
         return self._transport.watch(path, query=query)
 
 
-@dataclass(frozen=True, slots=True)
-class Deed:
+class Deed(Struct, frozen=True):
     """A write that was not sent. `object`: `resource namespace/name`; `details`: what matters of the body."""
 
     action: Action

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from muster.api.groups import GroupRef
 from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.changes import is_leaving
@@ -15,8 +17,7 @@ from muster.scheduler.pre_enqueue import Hold, hold_of_group, hold_of_orphan, ho
 from muster.scheduler.queue import SchedulingQueue
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A group that PreEnqueue holds, in words that differ from the last ones, and our members that wait with it."""
 
     ref: GroupRef

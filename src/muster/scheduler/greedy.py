@@ -7,7 +7,9 @@ Sources: `schedule_one_podgroup.go` of both releases, recordings of both.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.groups import GroupTerms
 from muster.engine.model import Code, Member
@@ -38,8 +40,7 @@ NOT_REGISTERED = "default preemption plugin is not registered, workload aware pr
 CLAIMS_GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """What a cycle gave: `whole` is the queue's answer, `groups` one verdict for each group with pending members.
 
     `question`: who preempts, if `plan` says that somebody goes.
@@ -51,8 +52,7 @@ class Attempt:
     plan: Plan | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GreedyGroups:
+class GreedyGroups(Struct, frozen=True):
     """Runs group cycles. `choices`: what upstream leaves to chance."""
 
     entities: Entities

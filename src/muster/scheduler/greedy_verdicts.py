@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.groups import GroupRef
 from muster.engine.model import Code
@@ -39,8 +41,7 @@ WAITING_RESULT = "Pod group is waiting for preemption"
 ERROR_RESULT = "Error scheduling pod group"
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """A cycle that is over. `plan`: who goes for the root; `trace` None: it ended before it began."""
 
     release: Release

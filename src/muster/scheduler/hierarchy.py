@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from muster.api.codec import Object
 from muster.api.groups import CompositeTerms, GroupRef, GroupTerms, composite_terms_of
 from muster.api.meta import name_of, namespace_of
@@ -21,8 +23,7 @@ Child: TypeAlias = tuple[bool, str]
 """(whether it is a composite group, its key)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Struct, frozen=True):
     """The composite groups above a group, by key, the root last. `missing`, `fault`: why it leads to no root."""
 
     above: tuple[str, ...] = ()
@@ -107,8 +108,7 @@ def parent_key(obj: Object | None) -> str:
     return f"{namespace_of(obj)}/{name}" if name and obj is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
-class LeafFacts:
+class LeafFacts(Struct, frozen=True):
     """What holds look at in a group of a tree. `known`: its live members; `gated`: those with scheduling gates."""
 
     ref: GroupRef

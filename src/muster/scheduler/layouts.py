@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from muster.api.codec import Object
 from muster.api.groups import GroupRef, GroupTerms

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.profile import Profile
@@ -22,8 +24,7 @@ RELEASES: dict[PlacementMode, Release] = {"upstream-1.36": "1.36", "upstream-1.3
 """The releases of kube-scheduler by whose rules groups may be decided."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerOptions:
+class SchedulerOptions(Struct, frozen=True):
     """`scheduler_names`: pods with another schedulerName are not placed; what they use counts nevertheless.
 
     `profiles`: the rules by schedulerName; a name without any has the default profile.

@@ -6,7 +6,8 @@ Source of the rules: workload-api.md 2.2, 3.2. Upstream writes nothing about hel
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.groups import GroupRef, GroupTerms
@@ -16,16 +17,14 @@ GATED = "SchedulingGated"
 ERROR = "SchedulerError"
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """Why an entity is not tried. `reason` is that of the pods' PodScheduled condition."""
 
     reason: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class GroupFacts:
+class GroupFacts(Struct, frozen=True):
     """What PreEnqueue looks at. `terms` None: the object that says what the group asks for is missing.
 
     `has_workload`: for a group of a Workload's template, whether at least the Workload exists. `known` counts all
@@ -58,8 +57,7 @@ def hold_of_group(facts: GroupFacts) -> Hold | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class TreeFacts:
+class TreeFacts(Struct, frozen=True):
     """What PreEnqueue looks at in a tree of groups: `ready` children of the root have enough members, `needed` are.
 
     `gated`, `scheduler_names`: of all live members in the tree.

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from msgspec import Struct
+
 from muster.api.groups import GroupRef
 from muster.api.meta import is_deleting, uid_of
 from muster.engine.model import GroupRequest, Member, Placed, Placement
@@ -50,8 +52,7 @@ class Ongoing:
     awaited: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(Struct, frozen=True):
     """A pod to delete. `group`: it goes as a part of this group."""
 
     record: PodRecord
@@ -59,8 +60,7 @@ class Victim:
     group: GroupRef | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """Who wants to preempt: a plain pod, or the members of a group or tree of which `need` must fit."""
 
     entity: str

@@ -7,15 +7,15 @@ the preemptor then fits where the plan says; else the entity is decided and plan
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.engine.preemption.model import NoPlan, Plan
 from muster.scheduler.cycle import Verdict
 from muster.scheduler.preempt import Question
 
 
-@dataclass(frozen=True, slots=True)
-class Planning:
+class Planning(Struct, frozen=True):
     """A plan on its way. `verdict`: the refusal that it is to turn; `told`: what is told of it, group by group.
 
     `generation`: how often nodes had got room when it was asked for.

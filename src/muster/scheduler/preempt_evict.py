@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from muster.api.codec import Object, Objects
 from muster.api.meta import has_condition, namespace_of, uid_of
@@ -28,8 +29,7 @@ FIRST_RETRY_S = 0.1
 MAX_RETRY_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
+class Eviction(Struct, frozen=True):
     """What one plan asks for. `kind` and `uid` of the preemptor; `place`: the node, `cluster` for a group.
 
     `nominated`: the node that is kept for each pod.

@@ -22,6 +22,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from msgspec import Struct
+
 from muster.scheduler.waiting import Order, Pool, WaitingPools
 
 
@@ -56,8 +58,7 @@ class Entity:
         return (-self.priority, self.timestamp_s, self.sequence)
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """1, 2, 4, 8, 10, 10 … seconds."""
 
     initial_s: float = 1.0

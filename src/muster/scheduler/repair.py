@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.groups import INITIALLY_SCHEDULED, GroupRef, GroupTerms
@@ -48,8 +49,7 @@ _REJECTED = (
 """How reasons begin with which a kubelet refuses a pod that it was given (`pkg/kubelet/lifecycle/predicate.go`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
+class Undo(Struct, frozen=True):
     """Bound members of a group to delete, until when it is not tried again, and why, for people."""
 
     ref: GroupRef

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from muster.api.codec import Object, Objects
 from muster.api.groups import COMPOSITE_INITIALLY_SCHEDULED, INITIALLY_SCHEDULED, initially_scheduled_in
@@ -29,8 +30,7 @@ FIRST_RETRY_S = 0.5
 MAX_RETRY_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """How a condition should read."""
 
     status: str
@@ -38,8 +38,7 @@ class Wanted:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
+class _Event(Struct, frozen=True):
     about: Object
     type: str
     reason: str

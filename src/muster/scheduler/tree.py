@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.groups import GroupRef
 from muster.engine.identical import put
@@ -29,8 +31,7 @@ MOST_QUESTIONS = 200
 Decide: TypeAlias = Callable[[Snapshot, GroupRequest], Decision]
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """A group of the tree with its pending members; `scheduled` members have a node already.
 
     `topology`: it must be in one domain. `placed`: (pod, node) of its scheduled members, where domains matter.
@@ -65,8 +66,7 @@ class Leaf:
         return tuple(member.shape for member in self.members), self.min_count, self.scheduled, bound
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """A composite group: `min_groups` of its children must succeed; all of it in one domain of `topology_key`."""
 
     key: str
@@ -84,8 +84,7 @@ Tree: TypeAlias = Leaf | Branch
 Placements: TypeAlias = tuple[Placement, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TreeDecision:
+class TreeDecision(Struct, frozen=True):
     """What was decided about each group, by its key (`outcomes`), and what comes of it.
 
     `dropped`: groups that would fit, but are left out since a composite group above them failed (its key). Placements

@@ -9,8 +9,10 @@ Semantics: workload-scheduling.md 1.7 (a domain of a composite group holds all b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from muster.engine.model import Decision, GroupRequest, Member, Placed, Placement
 from muster.engine.profile import Profile

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from muster.engine.upstream.model import Trace
 
 
-@dataclass(frozen=True, slots=True)
-class PodWords:
+class PodWords(Struct, frozen=True):
     """The condition PodScheduled=False and the event FailedScheduling of a pod (by key)."""
 
     pod: str
@@ -16,8 +15,7 @@ class PodWords:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class GroupWords:
+class GroupWords(Struct, frozen=True):
     """The PodGroup's condition."""
 
     status: str
@@ -25,8 +23,7 @@ class GroupWords:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """About one group. `trace`: what the whole cycle did, with the first of its groups; `root`: whose cycle it was."""
 
     pods: tuple[PodWords, ...]

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.client.transport import Body, Query, Response, Transport, TransportError, WatchEvents
 from muster.clock import VirtualClock
 from muster.simulator.embedded import EmbeddedCluster
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFaults:
+class RequestFaults(Struct, frozen=True):
     """`rate`: the share of requests of components that fail; `until_s`: after this moment none does."""
 
     rate: float = 0.05
     until_s: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFault:
+class NodeFault(Struct, frozen=True):
     """A node that dies at `at_s` and comes back at `back_s` (None: never)."""
 
     node: str
@@ -32,8 +31,7 @@ class NodeFault:
     back_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentFault:
+class ComponentFault(Struct, frozen=True):
     """A component (`scheduler`, `controllers`, `nodes`) that is killed at `at_s` and started anew at once."""
 
     component: str

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from muster.api.codec import Object
 from muster.api.groups import group_of
 from muster.api.meta import condition, key_of, uid_of
@@ -34,8 +36,7 @@ class PodHistory:
     """Reason of its DisruptionTarget condition."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventRecord:
+class EventRecord(Struct, frozen=True):
     """A Kubernetes event, when it was first written or repeated."""
 
     time_s: float

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from muster.api.codec import Object, Objects
 from muster.api.groups import find_terms, group_of
 from muster.api.meta import condition, is_deleting, key_of, name_of, uid_of
@@ -25,8 +27,7 @@ NOTHING_LOST = "nothing-lost"
 _TERMINAL = ("Succeeded", "Failed")
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """Something that must never be. `object` is `Kind namespace/name`."""
 
     invariant: str
@@ -43,8 +44,7 @@ class _Usage:
     ports: dict[tuple[str, str, int], int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
+class _Bound(Struct, frozen=True):
     node: str
     amounts: tuple[tuple[str, int], ...]
     ports: tuple[tuple[str, str, int], ...]

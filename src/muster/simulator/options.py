@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from muster.apiserver.options import Release, ServerOptions
 from muster.controllers.options import ControllerOptions, JobGroups
@@ -21,8 +23,7 @@ class UnknownComponent(ValueError):
     """A name of `--without` that means nothing; the message says what would. Not retryable."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterOptions:
+class ClusterOptions(Struct, frozen=True):
     """How a cluster is made up and behaves.
 
     `without`: components that are left out, as `check_without` accepts them. `emulate`: the API of exactly one release.

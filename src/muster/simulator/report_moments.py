@@ -6,7 +6,8 @@ A pod takes its node from when it is scheduled until it has ended or is gone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import key_of, name_of
@@ -20,8 +21,7 @@ from muster.simulator.world import Outcome
 LEVELS = (ZONE_LABEL, BLOCK_LABEL, RACK_LABEL)
 
 
-@dataclass(frozen=True, slots=True)
-class Stay:
+class Stay(Struct, frozen=True):
     """A pod's life. Times in seconds since the simulation began; `start_s` None: it never had a node.
 
     `owner`: the key of its group, else "" ; `amounts`: what it requests, in canonical units; `evicted`: by preemption.

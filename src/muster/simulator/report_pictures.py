@@ -7,8 +7,9 @@ in the colours of their groups.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
+
+from msgspec import Struct
 
 from muster.api.codec import Object, Objects
 from muster.api.meta import name_of
@@ -23,8 +24,7 @@ _MOST_SLOTS = 16
 _GOLDEN_ANGLE = 137.508
 
 
-@dataclass(frozen=True, slots=True)
-class Colours:
+class Colours(Struct, frozen=True):
     """A colour for each group, by its place; plain pods are grey."""
 
     places: Mapping[str, int]

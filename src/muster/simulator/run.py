@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from muster.api.manifests import Manifest
 from muster.clock import VirtualClock, VirtualLoop, cancel_all
 from muster.nodes.spec import NodeSpec
@@ -20,8 +22,7 @@ Progress = Callable[[World], None]
 """Called whenever time is about to go on; it must change nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Faults:
+class Faults(Struct, frozen=True):
     """What goes wrong; nothing by default."""
 
     requests: RequestFaults | None = None

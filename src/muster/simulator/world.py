@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from muster.api.codec import Object, Objects
 from muster.api.manifests import Manifest, creation_order, is_from_cluster, resource_of
 from muster.api.meta import name_of, namespace_of
@@ -30,8 +32,7 @@ LEASE_S = 365 * 86_400
 """In virtual time no node dies unnoticed (a fault shortens its lease first), so nothing is spent on renewals."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What a simulation came to. `objects`: by plural, in stored form, in key order; they are shared: do not change.
 
     `is_quiet`: it ended because nothing was left to happen, not at a time limit.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import JSON, Object, dumps
 from muster.api.jsonpath import Path, PathError, parse_path
@@ -24,8 +25,7 @@ _TERMINATING_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 PATCH_TYPES = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
 
 
-@dataclass(frozen=True, slots=True)
-class CustomKind:
+class CustomKind(Struct, frozen=True):
     """What decoding and patching must know about one version of a custom resource."""
 
     resource: Resource

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import JSON, Object
 from muster.api.expressions import (
@@ -50,8 +51,7 @@ def is_blocking(error: FieldError) -> bool:
     return error.reason in _BLOCKING
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule. `program` None: it uses what is not supported here, and always holds."""
 
     text: str
@@ -64,8 +64,7 @@ class Rule:
     optional_old: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RuleTree:
+class RuleTree(Struct, frozen=True):
     """The rules of a schema and of what is below it; parts without any rule are None."""
 
     schema: Object

@@ -14,8 +14,9 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from muster.api.codec import JSON, Object, dumps, loads
 from muster.apiserver.store.protocol import StoreCorrupt
@@ -36,8 +37,7 @@ _DELETE = "DELETE FROM writes WHERE revision IN (SELECT value FROM json_each(?))
 _FLOOR = "INSERT INTO facts VALUES ('floor', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One write as it is stored."""
 
     revision: int
@@ -49,8 +49,7 @@ class Row:
         return self.revision, self.key, self.value, checksum(self.key, self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     """What was on disk: the writes in order, decoded (None: a deletion), and the oldest revision with full history."""
 
     writes: list[tuple[int, str, Object | None]]

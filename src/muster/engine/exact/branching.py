@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.exact.cases import Case, Choice, Rule, broken, first_case, problem_of, split
 from muster.engine.exact.certificate import Proof, verified
@@ -24,8 +25,7 @@ from muster.engine.exact.work import Budget
 _MOST_DEPTH = 250
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """Either the first case of a choice, or the second."""
 
     choice: Choice
@@ -36,8 +36,7 @@ class Alternative:
 CaseProof: TypeAlias = Proof | Alternative
 
 
-@dataclass(frozen=True, slots=True)
-class SolvedCases:
+class SolvedCases(Struct, frozen=True):
     """`uses`: the best placement found, worth `value`. No placement is worth more than `most`, by `proof` for `case`.
 
     `proof` is None where the bound is the one that was given.

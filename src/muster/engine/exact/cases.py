@@ -9,10 +9,11 @@ the rules keeps the linear rules of the cases that it belongs to; and any choice
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.engine.arrays import Ints, Ints32
 from muster.engine.between import Apart, AtMost, Even, Near
@@ -23,8 +24,7 @@ Option: TypeAlias = tuple[int, ...]
 """The domains, one a term, in which the first pod without support is; () if there is none such."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ban:
+class Ban(Struct, frozen=True):
     """In a domain of an Apart rule there is no pod of shape `one`, or none of shape `other`."""
 
     rule: int
@@ -33,16 +33,14 @@ class Ban:
     other: int
 
 
-@dataclass(frozen=True, slots=True)
-class Seed:
+class Seed(Struct, frozen=True):
     """The first pod without support is (or is not) where the option says."""
 
     rule: int
     option: Option
 
 
-@dataclass(frozen=True, slots=True)
-class Support:
+class Support(Struct, frozen=True):
     """In a domain of a Near rule there is support in the end, or there is none: nor who needs it, but for a first."""
 
     rule: int
@@ -50,8 +48,7 @@ class Support:
     domain: int
 
 
-@dataclass(frozen=True, slots=True)
-class Least:
+class Least(Struct, frozen=True):
     """The domain with the fewest pods of an Even rule has at most `most` in the end, or more."""
 
     rule: int
@@ -61,8 +58,7 @@ class Least:
 Choice: TypeAlias = Ban | Seed | Support | Least
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """What is assumed, sorted by rule (its position). `bans`: (rule, domain, shape) is absent. `seeds`: options that
     are left for each Near rule. `support`: (rule, term, domain, whether there is support). `spans`: the least and the
     most that the emptiest domain of each Even rule has in the end."""

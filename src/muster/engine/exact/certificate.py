@@ -8,10 +8,11 @@ is not enough, the problem is split in two or more that cover it, and each has a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.engine.arrays import Ints
 from muster.engine.exact.pricing import price
@@ -23,8 +24,7 @@ UNIT = 1 << 20
 _EVERY_STATE = 1 << 17
 
 
-@dataclass(frozen=True, slots=True)
-class Weighing:
+class Weighing(Struct, frozen=True):
     """`weights` [G] of the shapes, `prices` of the rows, all ≥ 0; `heaviest` [C]: no pattern of a class weighs more."""
 
     weights: Counts
@@ -32,8 +32,7 @@ class Weighing:
     heaviest: Counts
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """Either the nodes of class `at` receive at most `most` pods of the shape together, or more."""
 
     at: int
@@ -43,8 +42,7 @@ class Split:
     more: Proof
 
 
-@dataclass(frozen=True, slots=True)
-class Separate:
+class Separate(Struct, frozen=True):
     """One node of class `at` is looked at as a class of its own."""
 
     at: int

@@ -7,9 +7,9 @@ leaves that open, and there are few pods and nodes, all states are looked at, ea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.between import Apart, AtMost, Between
 from muster.engine.exact.order import States, is_kept_apart
@@ -23,8 +23,7 @@ _MOST_STATES = 60_000
 _WORK_PER_STATE = 150
 
 
-@dataclass(frozen=True, slots=True)
-class Exhausted:
+class Exhausted(Struct, frozen=True):
     """`uses`: the placement of the most pods, of these that of the lowest positions. `is_complete`: all was looked
     at."""
 

@@ -5,10 +5,9 @@ So equal models have equal answers on every machine. Only this module and those 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import highspy
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.exact.pricing import Floats
 from muster.engine.exact.work import Remaining
@@ -28,8 +27,7 @@ class Quiet(highspy.Highs):
         super().enableCallbacks()  # type: ignore[no-untyped-call]  # the package's own omission
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """The best solution that a search tree found, None if none, and the work."""
 
     values: Floats | None

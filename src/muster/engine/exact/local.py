@@ -4,9 +4,9 @@ few, and shapes that are never there together. Whatever else is left over tells 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.between import Apart, AtMost, Between, Even, Near, is_single
@@ -18,8 +18,7 @@ _MOST_SINGLE = 300
 """On more nodes than this, rules with a domain a node are not told apart by node: that would be too many classes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Local:
+class Local(Struct, frozen=True):
     """`requests` [G, P] and `free` [N, P] of the added resources, with `names`; `modes` of the problem; the rules that
     are left, and `domains` int64[N, K]: what tells nodes apart for them."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import highspy
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.exact.highs import minimise_whole, quiet, work_of
@@ -17,8 +18,7 @@ _DEAREST = 60.0
 """What it costs at most to break a rule by one: duals stay below the largest that `columns` uses."""
 
 
-@dataclass(frozen=True, slots=True)
-class Relaxed:
+class Relaxed(Struct, frozen=True):
     """An optimum of the linear relaxation over the known patterns.
 
     `value` of the objective; `amounts` [P] how often each pattern; `weights` [G] duals of the shapes, `prices` of the

@@ -12,10 +12,12 @@ Where a class has too many states, some are dropped and their bound is reported:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from muster.engine.arrays import Ints
@@ -31,8 +33,7 @@ _TABLE = 1 << 16
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Priced:
+class Priced(Struct, frozen=True):
     """`values` [C] of the best patterns found, `counts` [C, G], `bounds` [C] ≥ value of any pattern, `work` in states.
 
     A class with no pattern above its threshold has the threshold as value and bound, and counts of zero.
@@ -108,8 +109,7 @@ class _Best:
         self.counts[classes[chosen]] = counts[chosen]
 
 
-@dataclass(frozen=True, slots=True)
-class _States:
+class _States(Struct, frozen=True):
     """S open states: class [S], what is free [R, S], value [S], counts [L, S] by level."""
 
     at: Ints
@@ -122,8 +122,7 @@ class _States:
         return _States(self.at[which], self.free[:, which], self.value[which], self.counts[:, which])
 
 
-@dataclass(frozen=True, slots=True)
-class _Promises:
+class _Promises(Struct, frozen=True):
     """For each state and multiplier u of its class `worth` [K, S]: scale · value + u · free; `bounds` [S] from them."""
 
     worth: Ints
@@ -134,8 +133,7 @@ class _Promises:
         return _Promises(self.worth[:, which], self.bounds[which])
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(Struct, frozen=True):
     """Everything a level needs, for each class and level, where level l decides shape `order[l]`.
 
     Shapes that fit nowhere have no level. `scale`: bounds are in units of 1/scale. `requests` [L, R]. `weights` and

@@ -8,10 +8,11 @@ several nodes are `Row`s over what the nodes of some classes receive together; t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.engine.arrays import Ints
 
@@ -19,8 +20,7 @@ Counts: TypeAlias = tuple[int, ...]
 """A number of pods for each shape."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A rule: the pods that the nodes of these classes receive together, weighted by shape, are at most `most`.
 
     With negative weights it says "at least".
@@ -31,8 +31,7 @@ class Row:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """G shapes, C classes of nodes, R resources; all arrays int64 and never written.
 
     `requests` [G, R], `demand` [G] pods of each shape, `free` [C, R] ≥ 0, `caps` [C, G] the most of each shape on one
@@ -93,8 +92,7 @@ class Problem:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """`nodes` nodes of class `at` receive `counts` pods of each shape."""
 
     at: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.axis import PODS
@@ -19,8 +19,7 @@ from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Reduced:
+class Reduced(Struct, frozen=True):
     """The problem, and for each class the rows of its nodes in the table, ascending.
 
     `between`: all rules between members, over nodes; `rules`: those over classes that the problem does not have.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.exact.assignment import assign_to_nodes
@@ -32,8 +33,7 @@ _MOST_DEPTH = 200
 _EPSILON = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class Solved:
+class Solved(Struct, frozen=True):
     """`uses`: the best placement found, worth `value`. No placement is worth more than `most`, by `proof`.
 
     `proof` is None where the bound is the one that was given.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.codec import Object
 from muster.api.selectors import LabelSelector, NodeSelectorTerm, Operator, Requirement
@@ -70,8 +73,7 @@ def dropped_rules(question: Question) -> list[Object]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A hard rule of a pod: where it is (`part`) and what it says (`value`)."""
 
     part: str
@@ -82,16 +84,17 @@ class Rule:
         """The shape without it; the same shape if it does not have it."""
         nodes = shape.nodes
         if self.part == "node":
-            return replace(shape, node_name="") if shape.node_name == self.value else shape
+            return dataclasses.replace(shape, node_name="") if shape.node_name == self.value else shape
         if self.part == "selector":
             left = tuple(each for each in nodes.selector if each != self.value)
-            return replace(shape, nodes=replace(nodes, selector=left))
+            return dataclasses.replace(shape, nodes=replace(nodes, selector=left))
         if self.part == "required":
-            return replace(shape, nodes=replace(nodes, required=None)) if nodes.required == self.value else shape
+            drops = nodes.required == self.value
+            return dataclasses.replace(shape, nodes=replace(nodes, required=None)) if drops else shape
         if self.part == "expression":
-            return replace(shape, nodes=_without_expression(nodes, self.value))
+            return dataclasses.replace(shape, nodes=_without_expression(nodes, self.value))
         if self.part == "spread":
-            return replace(shape, spread=tuple(each for each in shape.spread if each != self.value))
+            return dataclasses.replace(shape, spread=tuple(each for each in shape.spread if each != self.value))
         return self._dropped_term(shape)
 
     def _dropped_term(self, shape: Shape) -> Shape:
@@ -104,7 +107,8 @@ class Rule:
             affinity=_left(terms.affinity, self.value if self.part == "affinity" else None),
             anti_affinity=_left(terms.anti_affinity, self.value if self.part == "anti-affinity" else None),
         )
-        return replace(shape, usage=replace(shape.usage, identity=replace(identity, terms=terms)))
+        usage = replace(shape.usage, identity=dataclasses.replace(identity, terms=terms))
+        return dataclasses.replace(shape, usage=usage)
 
 
 def _left(terms: tuple[PodTerm, ...], dropped: object) -> tuple[PodTerm, ...]:

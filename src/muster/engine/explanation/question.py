@@ -6,9 +6,13 @@ so that an explanation does not depend on the machine.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.codec import Object
 from muster.engine.decide import verdict
@@ -27,8 +31,7 @@ _MEMBERS_PER_UNIT = 64
 Reshape = Callable[[Shape], Shape]
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(Struct, frozen=True):
     """A number in the terms of a target that may be lowered: minCount of a group, minGroupCount of a tree.
 
     `owner`: the group that has it, "" where there is only one. `least`: a smaller value makes no sense.
@@ -83,8 +86,7 @@ class Target(Protocol):
         """Whether it fits; None if that stays undecided."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupTarget:
+class GroupTarget(Struct, frozen=True):
     """One group, or a plain pod."""
 
     request: GroupRequest
@@ -198,7 +200,7 @@ class Question:
 
     def within(self, units: int) -> Question:
         """The same question with so much effort for what follows."""
-        return replace(self, effort=Effort(units))
+        return dataclasses.replace(self, effort=Effort(units))
 
     @property
     def blocked(self) -> Shape:

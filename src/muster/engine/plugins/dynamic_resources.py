@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.profile import Normalisation
@@ -12,8 +11,7 @@ from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicResources:
+class DynamicResources(Struct, frozen=True):
     """Upstream `dynamicresources/dynamicresources.go`, of which only the score of pods without claims is here."""
 
     name: str = "DynamicResources"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.nodes import NodeTable
@@ -17,8 +16,7 @@ _LEAST = 23 * _MIB
 _MOST_EACH = 1000 * _MIB
 
 
-@dataclass(frozen=True, slots=True)
-class ImageLocality:
+class ImageLocality(Struct, frozen=True):
     """Upstream `imagelocality/image_locality.go`."""
 
     name: str = "ImageLocality"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.between import Apart, Between, Near
@@ -23,8 +23,7 @@ _EXISTING = Status("InterPodAffinity", ("node(s) didn't satisfy existing pods an
 _NO_LABELS: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class InterPodAffinity:
+class InterPodAffinity(Struct, frozen=True):
     """Upstream `interpodaffinity/{filtering,scoring}.go`.
 
     `hard_weight`: how much a required term of a running pod that the pod matches attracts it; `ignore_existing`:

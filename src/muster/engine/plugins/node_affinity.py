@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from muster.api.selectors import NodeSelectorTerm, Operator
 from muster.engine.arrays import Bools, Ints, Ints32
@@ -21,8 +21,7 @@ _CONFLICT = Status("NodeAffinity", ("pod affinity terms conflict",), resolvable=
 NO_RULES = NodeRules()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAffinity:
+class NodeAffinity(Struct, frozen=True):
     """Upstream `nodeaffinity/node_affinity.go`. `added`: the affinity that the profile adds to every pod."""
 
     added: NodeRules = NO_RULES

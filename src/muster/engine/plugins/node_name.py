@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints, Ints32
 from muster.engine.model import Status
@@ -15,8 +14,7 @@ from muster.engine.snapshot import Snapshot
 _STATUS = Status("NodeName", ("node(s) didn't match the requested node name",), resolvable=False)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeName:
+class NodeName(Struct, frozen=True):
     """Upstream `nodename/node_name.go`."""
 
     name: str = "NodeName"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints, Ints32
 from muster.engine.model import Status
@@ -15,8 +14,7 @@ from muster.engine.snapshot import Snapshot
 _STATUS = Status("NodePorts", ("node(s) didn't have free ports for the requested pod ports",))
 
 
-@dataclass(frozen=True, slots=True)
-class NodePorts:
+class NodePorts(Struct, frozen=True):
     """Upstream `nodeports/node_ports.go`."""
 
     name: str = "NodePorts"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.engine.arrays import Columns, Ints
@@ -14,8 +13,7 @@ from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class NodeResourcesBalancedAllocation:
+class NodeResourcesBalancedAllocation(Struct, frozen=True):
     """Upstream `noderesources/balanced_allocation.go` of 1.36, which values the change of balance, not the balance."""
 
     resources: tuple[str, ...] = ("cpu", "memory")

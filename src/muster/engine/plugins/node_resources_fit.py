@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Bools, Columns, Ints, Ints32
 from muster.engine.axis import PODS
@@ -19,8 +19,7 @@ DEFAULT_STRATEGY = LeastAllocated()
 _TOO_MANY_PODS = "Too many pods"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeResourcesFit:
+class NodeResourcesFit(Struct, frozen=True):
     """Upstream `noderesources/fit.go`. Resources (or groups of them, the part before "/") may be left to others."""
 
     strategy: ScoringStrategy = DEFAULT_STRATEGY

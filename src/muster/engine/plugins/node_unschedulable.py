@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Ints, Ints32
 from muster.engine.model import Status
@@ -17,8 +16,7 @@ CORDON = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 _STATUS = Status("NodeUnschedulable", ("node(s) were unschedulable",), resolvable=False)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeUnschedulable:
+class NodeUnschedulable(Struct, frozen=True):
     """Upstream `nodeunschedulable/node_unschedulable.go`."""
 
     name: str = "NodeUnschedulable"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct, structs
 from numpy.typing import NDArray
 
 from muster.api.selectors import LabelSelector
@@ -38,8 +39,7 @@ Floats = NDArray[np.float64]
 FloatOrFloats = TypeVar("FloatOrFloats", float, Floats)
 
 
-@dataclass(frozen=True, slots=True)
-class PodTopologySpread:
+class PodTopologySpread(Struct, frozen=True):
     """Upstream `podtopologyspread/{filtering,scoring,common}.go`.
 
     `defaults`: constraints of pods without any of their own; None: the system's, without whose keys nodes count too.
@@ -53,7 +53,7 @@ class PodTopologySpread:
 
     def within(self, key: str, value: str) -> PodTopologySpread:
         """The rule for pods that must be in this domain."""
-        return replace(self, inside=(*self.inside, (key, value)))
+        return structs.replace(self, inside=(*self.inside, (key, value)))
 
     def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """Any number where one more pod leaves all hard constraints satisfied."""

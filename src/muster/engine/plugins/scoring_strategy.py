@@ -6,11 +6,11 @@ Rules: upstream `noderesources/{least_allocated,most_allocated,requested_to_capa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Bools, Columns, Ints
 from muster.engine.nodes import NodeTable
@@ -97,8 +97,7 @@ _SCORED = {"cpu": 0, "memory": 1}
 """The column of `Snapshot.scored` of each resource that has one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(Struct, frozen=True):
     """What nodes have of K resources: `allocatable` int64[K, N].
 
     `everywhere`: all nodes have all of them. `small`: less than 2**46, so that percentages are exact in float64: the
@@ -124,8 +123,7 @@ def capacity_of(table: NodeTable, columns: tuple[int, ...]) -> Capacity:
 _SMALL = 2**46
 
 
-@dataclass(frozen=True, slots=True)
-class LeastAllocated:
+class LeastAllocated(Struct, frozen=True):
     """The emptier the better: the default."""
 
     weights: tuple[tuple[str, int], ...] = DEFAULT_WEIGHTS
@@ -142,8 +140,7 @@ class LeastAllocated:
         return score
 
 
-@dataclass(frozen=True, slots=True)
-class MostAllocated:
+class MostAllocated(Struct, frozen=True):
     """The fuller the better: packs."""
 
     weights: tuple[tuple[str, int], ...] = DEFAULT_WEIGHTS
@@ -159,8 +156,7 @@ class MostAllocated:
         return score
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedToCapacityRatio:
+class RequestedToCapacityRatio(Struct, frozen=True):
     """A piecewise linear function of the used percentage; `shape_points`: (utilization 0-100, score 0-10), rising."""
 
     shape_points: tuple[tuple[int, int], ...]

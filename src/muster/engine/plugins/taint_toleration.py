@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.model import Status
@@ -17,8 +16,7 @@ from muster.engine.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDUL
 _STATUS = Status("TaintToleration", ("node(s) had untolerated taint(s)",), resolvable=False)
 
 
-@dataclass(frozen=True, slots=True)
-class TaintToleration:
+class TaintToleration(Struct, frozen=True):
     """Upstream `tainttoleration/taint_toleration.go`. Works once a distinct set of taints, not once a node."""
 
     name: str = "TaintToleration"

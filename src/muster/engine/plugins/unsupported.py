@@ -5,9 +5,8 @@ Soft rules without a plugin (preferred pod affinity, ScheduleAnyway spread) are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.model import Status
@@ -16,8 +15,7 @@ from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Unsupported:
+class Unsupported(Struct, frozen=True):
     """Rejects shapes with `unsupported` rules, naming them."""
 
     name: str = "Unsupported"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.claims import Claims, claims_of
@@ -16,8 +15,7 @@ from muster.engine.volume_finding import TEXTS, Found, find_volumes
 from muster.engine.volume_reserving import Reservations, reservation_at
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeBinding:
+class VolumeBinding(Struct, frozen=True):
     """Upstream `volumebinding/{volume_binding,binder}.go`. Pods with one claim in common follow each other."""
 
     name: str = "VolumeBinding"

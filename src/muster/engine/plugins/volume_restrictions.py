@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.between import Apart, AtMost, Between
@@ -27,8 +27,7 @@ _ONE_POD = Status(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeRestrictions:
+class VolumeRestrictions(Struct, frozen=True):
     """Upstream `volumerestrictions/volume_restrictions.go`."""
 
     name: str = "VolumeRestrictions"

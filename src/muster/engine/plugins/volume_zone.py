@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.storage import class_of
@@ -26,8 +25,7 @@ _KEYS = (*_STABLE, *_STABLE.values())
 _STATUS = Status("VolumeZone", ("node(s) had no available volume zone",), resolvable=False)
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeZone:
+class VolumeZone(Struct, frozen=True):
     """Upstream `volumezone/volume_zone.go`."""
 
     name: str = "VolumeZone"

@@ -7,7 +7,8 @@ selector matches nothing, and a pod without labels is matched by none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import key_of, namespace_of
@@ -15,8 +16,7 @@ from muster.api.selectors import LabelSelector, label_selector
 from muster.engine.preemption.model import RunningPod, Unit
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """A PodDisruptionBudget: so many further pods of the namespace that match may go.
 
     `disrupted`: names of pods whose eviction is counted already.

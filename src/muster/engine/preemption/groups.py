@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.engine.arrays import Bools, Ints
 from muster.engine.decide import decide, verdict
@@ -36,8 +38,7 @@ _MOST_CHECKS = 8
 _MOST_DOMAINS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPreemptor:
+class GroupPreemptor(Struct, frozen=True):
     """A group that `decide` did not place. `need` of its members must fit, at least one."""
 
     request: GroupRequest
@@ -54,8 +55,7 @@ class GroupPreemptor:
         return replace(self.request, min_count=self.need, scheduled=0, topology_domain=domain)
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """Where the group may go as a whole: `nodes` bool[N], None for all; `domain`: the value of its topology key."""
 
     nodes: Bools | None = None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Bools, Ints
 from muster.engine.preemption.greedy import greedy
@@ -46,8 +47,7 @@ class Effort:
         return max(0, self.nodes - self.spent)
 
 
-@dataclass(frozen=True, slots=True)
-class Victims:
+class Victims(Struct, frozen=True):
     """bool[U] chosen units; `counts` [N, G] pods that then fit on each node, if a search said so.
 
     `proved`: no set costs less; otherwise no set that violates as little evicts fewer than `fewest_pods`.

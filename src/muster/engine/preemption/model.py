@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from muster.engine.model import Placement
 from muster.engine.shape import Shape
 
@@ -61,8 +63,7 @@ class Unit:
         return sum(max(0.0, now_s - pod.started_s) for pod in self.evicted if pod.started_s is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Nomination:
+class Nomination(Struct, frozen=True):
     """Room on a node that is kept for a pending pod. `entity`: the group (or pod) that it belongs to."""
 
     pod: str
@@ -72,8 +73,7 @@ class Nomination:
     entity: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The preemptor fits as placed once the victims, and the pods that are leaving already (`waits_for`), are gone.
 
     `violations`: evictions beyond what disruption budgets allow. `proved`: no better victim set exists; otherwise
@@ -99,8 +99,7 @@ class Plan:
         return 0 if self.proved else max(0, len(self.evicted) - self.fewest_pods)
 
 
-@dataclass(frozen=True, slots=True)
-class NoPlan:
+class NoPlan(Struct, frozen=True):
     """Nobody is to be evicted. `text`: why, in upstream's words where it has any."""
 
     text: str

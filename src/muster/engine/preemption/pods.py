@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from muster.engine.arrays import Bools
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.diagnose import node_statuses
@@ -31,8 +33,7 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 _LOWEST_PRIORITY = -(2**31)
 
 
-@dataclass(frozen=True, slots=True)
-class PodPreemptor:
+class PodPreemptor(Struct, frozen=True):
     """A pending pod that fits nowhere. `nominated`: the node of its last preemption, "" without one."""
 
     key: str
@@ -42,8 +43,7 @@ class PodPreemptor:
     nominated: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A node that the pod fits on without the victims (the most important first)."""
 
     node: str
@@ -51,8 +51,7 @@ class Candidate:
     violations: int
 
 
-@dataclass(frozen=True, slots=True)
-class DryRun:
+class DryRun(Struct, frozen=True):
     """Candidates in NodeTable order, and why the other nodes that were tried are none; `nodes` there are in all."""
 
     candidates: tuple[Candidate, ...]

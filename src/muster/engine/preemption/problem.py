@@ -8,9 +8,10 @@ beyond that are left to the check of the finished plan.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from muster.engine.arrays import Bools, Ints
@@ -22,8 +23,7 @@ from muster.engine.requests import Usage
 from muster.engine.snapshot import Snapshot, Trial
 
 
-@dataclass(frozen=True, slots=True)
-class Blocker:
+class Blocker(Struct, frozen=True):
     """While `unit` stays, node `row` takes at most `most` pods of `shape`, whatever else goes."""
 
     unit: int
@@ -32,8 +32,7 @@ class Blocker:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """U units (sorted by key), N nodes, R resources, G shapes; arrays are int64 and not written.
 
     `need` pods in all must fit, at most `demand[g]` of each shape; `requests` [G, R]; `free` [N, R] with every unit in

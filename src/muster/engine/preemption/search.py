@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import highspy
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.engine.arrays import Bools, Ints
@@ -20,8 +21,7 @@ from muster.engine.preemption.problem import Problem, fitting
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """`chosen` bool[U], None if nothing was found; `counts` [N, G] pods a node. `bound` ≤ the least objective.
 
     `proved`: the objective of `chosen` is the least, or, without `chosen`, there is no such set.

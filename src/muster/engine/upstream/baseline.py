@@ -6,7 +6,8 @@ The rules of a release are those of `cycle`: 1.36.3 or 1.37.2. Nothing is evicte
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.model import GroupRequest, Placement
@@ -17,8 +18,7 @@ from muster.engine.upstream.cycle import Cycle, complete
 from muster.engine.upstream.model import PodGroup, PodResult, Release, Trace
 
 
-@dataclass(frozen=True, slots=True)
-class Greedy:
+class Greedy(Struct, frozen=True):
     """What the cycle gives. `placed`: at least min_count members have a node, and at least one got it now.
 
     `placements`: where members would go (empty if not placed). `unplaced`: members that stay pending. `message`: what

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from muster.engine.model import Code, Diagnosis, Member, Placement
 from muster.engine.preemption.model import Unit
 
@@ -35,8 +37,7 @@ class PodGroup:
         return len(self.scheduled) + self.done
 
 
-@dataclass(frozen=True, slots=True)
-class CompositeGroup:
+class CompositeGroup(Struct, frozen=True):
     """A group of groups: `min_groups` of its children must succeed."""
 
     key: str
@@ -92,8 +93,7 @@ def unschedulable(*reasons: str) -> Word:
     return Word(Code.UNSCHEDULABLE, UNSCHEDULABLE_GROUP, list(reasons))
 
 
-@dataclass(frozen=True, slots=True)
-class PodResult:
+class PodResult(Struct, frozen=True):
     """What came of one member: its node, or the `diagnosis` why none fits, or (not tried) the `word` of its group."""
 
     member: Member

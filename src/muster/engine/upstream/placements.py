@@ -6,9 +6,9 @@ Sources: `plugins/topologyaware`, `plugins/podgrouppodscount`, `plugins/nodereso
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.mixed import demands_of
 from muster.engine.profile import MAX_NODE_SCORE, Profile
@@ -21,8 +21,7 @@ FIT_PLUGIN = "NodeResourcesFit"
 COUNT_PLUGIN = "PodGroupPodsCount"
 
 
-@dataclass(frozen=True, slots=True)
-class Area:
+class Area(Struct, frozen=True):
     """A placement: all nodes in scope (`name` None), or those of one topology domain."""
 
     name: str | None

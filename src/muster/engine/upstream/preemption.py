@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby
+
+from msgspec import Struct
 
 from muster.engine.model import Placement
 from muster.engine.preemption.groups import NO_VICTIMS
@@ -25,16 +26,14 @@ from muster.engine.upstream.model import Choices, CompositeGroup, Group, PodGrou
 NOT_WITH_CONSTRAINTS = "workload aware preemption is not supported for pod groups with scheduling constraints"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why nobody is evicted. `is_final`: no eviction could ever help (upstream: UnschedulableAndUnresolvable)."""
 
     text: str
     is_final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Preemptor:
+class Preemptor(Struct, frozen=True):
     """A root group that fits nowhere. `entity`: whose nominations are its own."""
 
     group: Group

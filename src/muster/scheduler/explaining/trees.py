@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.engine.decide import decide
 from muster.engine.explanation.question import QUESTION_BUDGET, Quota, Reshape, Target, reshaped
@@ -17,8 +19,7 @@ _MOST_QUOTAS = 16
 _MEMBERS_PER_UNIT = 64
 
 
-@dataclass(frozen=True, slots=True)
-class TreeTarget:
+class TreeTarget(Struct, frozen=True):
     """A composite group with all groups below it."""
 
     root: Branch
