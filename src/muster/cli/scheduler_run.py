@@ -16,10 +16,10 @@ import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from muster.cli.collection import raise_gc_thresholds
 from muster.cli.errors import BadInput, CommandError
 from muster.cli.scheduler_endpoints import Endpoints, Health
 from muster.cli.scheduler_words import say_deed
-from muster.cli.up import GC_THRESHOLDS
 from muster.client.client import Client
 from muster.client.credentials import CredentialsError
 from muster.client.http import HttpTransport
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DRAIN_S = 20.0
-"""How long bindings may take to finish after the signal; pods get 30 s to end."""
+BIND_S = 20.0
+TELL_S = 3.0
+"""How long bindings may take to finish after the signal, and then events and conditions; pods get 30 s to end."""
 FIRST_ANSWER_S = 30.0
 PAUSE_S = 1.0
 PAGE_SIZE = 500
@@ -141,7 +142,7 @@ class Service:
             try:
                 await asyncio.wait([running, holding, stopping], return_when=asyncio.FIRST_COMPLETED)
                 may_finish = stop.is_set() and lead.is_set() and self._leads and not running.done()
-                if may_finish and not await scheduler.drain(DRAIN_S):
+                if may_finish and not await scheduler.drain(BIND_S, TELL_S):
                     logger.warning("ended with bindings unanswered")
             finally:
                 for task in (running, holding, stopping):
@@ -158,9 +159,7 @@ class Service:
             await self._election.acquire()
         lead.set()
         await scheduler.synced.wait()
-        gc.set_threshold(*GC_THRESHOLDS)
-        gc.freeze()
-        gc.enable()
+        raise_gc_thresholds()
         self._say_ready(scheduler)
         if self._election is None:
             await asyncio.Event().wait()

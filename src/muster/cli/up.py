@@ -22,6 +22,7 @@ from cyclopts import Parameter
 from muster.apiserver.front import Front
 from muster.apiserver.store.memory import MemoryStore
 from muster.apiserver.store.protocol import Store, StoreCorrupt
+from muster.cli.collection import raise_gc_thresholds
 from muster.cli.errors import BadInput
 from muster.cli.inputs import read_node_specs
 from muster.cli.logs import configure_logging
@@ -41,9 +42,6 @@ DEFAULT_NODES = NodeSpec(count=4)
 
 COMPACT_EVERY_S = 300.0
 """How often history older than this is forgotten. Source: kube-apiserver's default `--etcd-compaction-interval`."""
-
-GC_THRESHOLDS = (50_000, 20, 100)
-"""With Python's own thresholds, collections cost more than all decoding once many objects are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +119,7 @@ async def _serve_from(store: Store, plan: Plan, path: Path, stop: asyncio.Event)
         await cluster.create_nodes(_nodes_to_create(plan, store))
         components = asyncio.create_task(_run(cluster, store, clock))
         _write_kubeconfig(path, http.url)
-        _raise_gc_thresholds()
+        raise_gc_thresholds()
         _say_ready(path, http.url)
         await _until(stop, components)
     finally:
@@ -216,13 +214,6 @@ def _write_kubeconfig(path: Path, url: str) -> None:
         write_kubeconfig(path, kubeconfig(url))
     except OSError as error:
         raise BadInput(f"--write-kubeconfig {path}: cannot be written: {error.strerror}") from error
-
-
-def _raise_gc_thresholds() -> None:
-    """Leave what exists now to itself, and collect the rest more rarely."""
-    gc.set_threshold(*GC_THRESHOLDS)
-    gc.freeze()
-    gc.enable()
 
 
 def _say_ready(path: Path, url: str) -> None:

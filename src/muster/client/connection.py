@@ -62,10 +62,12 @@ class Connection:
         if not self.server.startswith("https://"):
             return None
         try:
-            context = ssl.create_default_context(cadata=self.ca or None)
             if self.insecure:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # nobody is trusted, so no certificates are read
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
+            else:
+                context = ssl.create_default_context(cadata=self.ca or None)
             pair = (certificate, key) if certificate else (self.client_certificate, self.client_key)
             if pair[0]:
                 _load_certificate(context, *pair)

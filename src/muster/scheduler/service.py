@@ -148,15 +148,16 @@ class Scheduler:
                 await wait(self._clock, lead, STAND_BY_S, periodic=True)
             await self._schedule()
 
-    async def drain(self, limit_s: float) -> bool:
-        """Decide nothing more, and return when what was decided has been carried out and told; False at the limit."""
+    async def drain(self, bind_s: float, tell_s: float) -> bool:
+        """Decide nothing more; return when what was decided is bound and told, or their times are over.
+
+        Returns whether all bindings were answered.
+        """
         self._is_draining = True
         self._work.set()
-        end_s = self._clock.now() + limit_s
-        is_answered = await wait(self._clock, self._binder.answered, limit_s)
-        while not self._reporter.is_done or not self._events.is_done:
-            if self._clock.now() >= end_s:
-                return False
+        is_answered = await wait(self._clock, self._binder.answered, bind_s)
+        end_s = self._clock.now() + tell_s
+        while not (self._reporter.is_done and self._events.is_done) and self._clock.now() < end_s:
             await self._clock.sleep(DRAIN_PAUSE_S)
         return is_answered
 
