@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from muster.api.codec import JSON, Object, Objects, dumps
+from muster.api.groups import GroupRef, GroupTerms
+from muster.api.resource import CUSTOM_RESOURCE_DEFINITIONS, KUEUE_TOPOLOGIES, NODES, POD_GROUPS, PODS
 from muster.api.topology import TOPOLOGY_KEY
+from muster.apiserver.inprocess import InProcessTransport
+from muster.apiserver.server import ApiServer
+from muster.apiserver.store.memory import MemoryStore
+from muster.client.client import Client
+from muster.clock import RealClock
 from muster.nodes.spec import parse_node_spec
+from muster.scheduler.layouts import TopologyObjects
+from muster.scheduler.service import Scheduler
 from muster.simulator.faults import NodeFault
 from muster.simulator.options import ClusterOptions
 from muster.simulator.report import report
 from muster.simulator.run import Faults, simulate
 from muster.simulator.world import manifests_of
-from muster.testing import make_group, make_job, make_pod
+from muster.testing import make_group, make_job, make_node, make_pod
 
 RACK = "topology.kubernetes.io/rack"
 ZONE = "topology.kubernetes.io/zone"
-NODES = "count=8,cpu=4,racks=4,zones=2"
+EIGHT = "count=8,cpu=4,racks=4,zones=2"
 """Racks 0 and 2 are in zone 0, racks 1 and 3 in zone 1; two nodes each."""
 
 
@@ -36,7 +48,7 @@ def gang(name: str, size: int, cpu: str, *, terms: JSON = None, **spec: object) 
     ]
 
 
-def run(objects: Objects, *, nodes: str = NODES, later: Objects | None = None, **more: object) -> Object:
+def run(objects: Objects, *, nodes: str = EIGHT, later: Objects | None = None, **more: object) -> Object:
     timed = [(60.0, manifests_of(later))] if later else []
     outcome = simulate(
         manifests_of(objects),
@@ -154,3 +166,74 @@ def test_pods_that_lose_their_node_come_back_into_the_domain_of_their_group() ->
     assert late
     assert set(racks(shown)) == set(racks(before))
     assert lost not in {pod["node"] for pod in late}
+
+
+def kueue_topology() -> Objects:
+    """Kueue's kind Topology, and one object of it."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1beta1", "served": True, "storage": True, "schema": schema}
+    names = {"plural": "topologies", "singular": "topology", "kind": "Topology", "listKind": "TopologyList"}
+    definition: Object = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "topologies.kueue.x-k8s.io"},
+        "spec": {"group": "kueue.x-k8s.io", "scope": "Cluster", "names": names, "versions": [version]},
+    }
+    levels = [{"nodeLabel": ZONE}, {"nodeLabel": RACK}]
+    topology: Object = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Topology", "metadata": {"name": "dc"}}
+    return [definition, {**topology, "spec": {"levels": levels}}]
+
+
+def test_levels_may_come_from_a_topology_object_of_kueue() -> None:
+    """It is seen once its kind is defined, and a group that names it waits until then."""
+
+    async def main() -> list[str]:
+        clock = RealClock()
+        client = Client(InProcessTransport(ApiServer(MemoryStore(), clock, random.Random(1))))
+        scheduler = Scheduler(client, clock, random.Random(2))
+        running = asyncio.create_task(scheduler.run())
+        await scheduler.ready.wait()
+        for at in range(4):
+            labels = {ZONE: "z", RACK: f"r{at // 2}"}
+            await client.create(NODES, None, make_node(f"n{at}", cpu="4", labels=labels))
+        group, *pods = gang("g", 4, "2", terms={"topology": "dc", "preferred": RACK})
+        await client.create(POD_GROUPS, "default", group)
+        for pod in pods:
+            await client.create(PODS, "default", pod)
+        await asyncio.sleep(0.05)
+        assert "default/g" in scheduler.core.cache.groups
+        hold = scheduler.core.gate.hold_of("default/g")
+        assert hold is not None
+        assert "topology: there is no Topology object 'dc'" in hold.message
+        definition, topology = kueue_topology()
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
+        await client.create(replace(KUEUE_TOPOLOGIES, version="v1beta1"), None, topology)
+        bound: list[str] = []
+        for _ in range(300):
+            await asyncio.sleep(0.01)
+            items = (await client.list(PODS)).items
+            bound = [pod["spec"]["nodeName"] for pod in items if pod["spec"].get("nodeName")]
+            if len(bound) == 4:
+                break
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return bound
+
+    found = asyncio.run(main())
+    assert len(found) == 4
+    assert {int(node[1:]) // 2 for node in found} in ({0}, {1})
+
+
+def test_a_level_that_kueue_prefers_stands_for_the_wider_ones_of_its_topology() -> None:
+    known = TopologyObjects()
+    known.set_topology(kueue_topology()[1], exists=True)
+    pod = make_pod(annotations={"kueue.x-k8s.io/podset-preferred-topology": RACK})
+
+    terms = known.with_topology(GroupTerms(), GroupRef("default", "g"), None, None, [pod])
+
+    assert terms.topology is not None
+    assert terms.topology.preferred == (RACK, ZONE)
+    known.set_topology(kueue_topology()[1], exists=False)
+    alone = known.with_topology(GroupTerms(), GroupRef("default", "g"), None, None, [pod])
+    assert alone.topology is not None
+    assert alone.topology.preferred == (RACK,)

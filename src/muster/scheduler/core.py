@@ -47,7 +47,7 @@ from muster.scheduler.preempt import Preemptions, Question, Victim
 from muster.scheduler.preempt_apart import Planning
 from muster.scheduler.queue import Place, SchedulingQueue
 from muster.scheduler.requeue import wake_for_nodes, wake_for_objects, wake_for_pods
-from muster.scheduler.tree import Branch, leaves_of
+from muster.scheduler.tree import Branch, leaves_of, smallest_need
 from muster.scheduler.tree_domains import as_asked, has_domains
 
 _LONG_RUN = 20
@@ -391,7 +391,7 @@ class SchedulerCore:
             result = [failure(ask, error_text(error))]
             rejection = result[0].rejection
         placements = tuple(placement for verdict in result for placement in verdict.placements)
-        needed = tuple(member for leaf in leaves_of(tree) for member in leaf.need)
+        needed = smallest_need(tree) or tuple(member for leaf in leaves_of(tree) for member in leaf.need)
         whole = self._with_preemption(Verdict(ask, placements, rejection), tuple(result), needed, now)
         return [] if whole is None else self._carry_out_tree(whole, result, now)
 

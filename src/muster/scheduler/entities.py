@@ -161,6 +161,7 @@ class Entities:
             1 if terms is None else terms.min_groups,
             tuple(name for leaf in leaves.values() for name in leaf.gated),
             tuple(dict.fromkeys(name for leaf in leaves.values() for name in leaf.scheduler_names)),
+            tuple(leaf.terms.fault for leaf in leaves.values() if leaf.terms is not None and leaf.terms.fault),
         )
 
     # -- questions ---------------------------------------------------------------------------------------------------

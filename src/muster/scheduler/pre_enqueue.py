@@ -68,10 +68,14 @@ class TreeFacts(Struct, frozen=True):
     needed: int
     gated: tuple[str, ...] = ()
     scheduler_names: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    """What of the terms of its groups cannot be read."""
 
 
 def hold_of_tree(facts: TreeFacts) -> Hold | None:
     """What holds a whole tree back; None if it may be tried."""
+    if facts.faults:
+        return Hold(ERROR, f"composite pod group {facts.root} cannot be scheduled: {facts.faults[0]}")
     if facts.ready < facts.needed:
         enough = f"{facts.ready} of {facts.needed} groups have enough members"
         return Hold(GATED, f"waiting for more members in composite pod group {facts.root}: {enough}")

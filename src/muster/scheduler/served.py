@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from muster.api.codec import Object
-from muster.api.resource import Resource
+from muster.api.resource import KUEUE_TOPOLOGIES, Resource
 from muster.api.versions import GROUP, to_hub
 from muster.client.client import Client
 from muster.client.informer import RETRY_S, Change, Informer
@@ -28,6 +28,8 @@ PLACES = (
     (MUSTER_GROUP, "v1beta1"),
 )
 """Where the group API may be, best first."""
+VERSIONS = {KUEUE_TOPOLOGIES.group: ("v1beta2", "v1beta1", "v1alpha1")}
+"""Of other groups: versions of which any will do, best first."""
 
 
 async def served(client: Client, clock: Clock, resource: Resource, *, optional: bool = False) -> Resource | None:
@@ -40,8 +42,12 @@ async def served(client: Client, clock: Clock, resource: Resource, *, optional: 
             if await _has(client, clock, f"/apis/{group}/{version}", resource.plural):
                 return replace(resource, group=group, version=version)
         return None
-    status = (await _answer(client, clock, resource.path(), (("limit", "1"),))).status
-    return None if status == 404 or (optional and status != 200) else resource
+    for version in VERSIONS.get(resource.group, (resource.version,)):
+        candidate = replace(resource, version=version)
+        status = (await _answer(client, clock, candidate.path(), (("limit", "1"),))).status
+        if status != 404 and (status == 200 or not optional):
+            return candidate
+    return None
 
 
 def takes_strategic_patches(resource: Resource) -> bool:

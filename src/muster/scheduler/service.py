@@ -21,7 +21,9 @@ from muster.api.resource import (
     CSI_DRIVERS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
+    CUSTOM_RESOURCE_DEFINITIONS,
     JOBS,
+    KUEUE_TOPOLOGIES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -39,7 +41,7 @@ from muster.api.resource import (
 )
 from muster.client.client import Client
 from muster.client.events import EventRecorder
-from muster.client.informer import Change
+from muster.client.informer import RETRY_S, Change, Informer
 from muster.clock import Clock, wait
 from muster.engine.preemption.model import NoPlan, Plan
 from muster.scheduler.apart import Answer, Apart
@@ -129,6 +131,7 @@ class Scheduler:
         self._answers: list[tuple[Apart | Planning, Answer | Plan | NoPlan | Exception]] = []
         self._one_at_a_time = asyncio.Lock()
         self._held: dict[str, None] = {}
+        self._sees_topologies = False
         self._succeeded: dict[str, None] = {}
         self._held_timer: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -234,8 +237,28 @@ class Scheduler:
                 self.served[resource.kind] = found.api_version
             if found is not None and resource == COMPOSITE_POD_GROUPS:
                 self._reporter.composite_resource = found
+        definition = f"{KUEUE_TOPOLOGIES.plural}.{KUEUE_TOPOLOGIES.group}"
+        if await served(self._client, self._clock, CUSTOM_RESOURCE_DEFINITIONS, optional=True) is not None:
+            selector = f"metadata.name={definition}"
+            definitions = Informer(self._client, self._clock, CUSTOM_RESOURCE_DEFINITIONS, field_selector=selector)
+            definitions.add_handler(partial(self._defined, tasks))
+            tasks.create_task(definitions.run())
         for informer in informers:
             await informer.synced.wait()
+
+    def _defined(self, tasks: asyncio.TaskGroup, changes: list[Change]) -> None:
+        """Watch Kueue's Topology objects once their kind is defined."""
+        is_served = any(has_condition(change.new, "Established") for change in changes if change.new is not None)
+        if is_served and not self._sees_topologies:
+            self._sees_topologies = True
+            tasks.create_task(self._watch_topologies())
+
+    async def _watch_topologies(self) -> None:
+        while (found := await served(self._client, self._clock, KUEUE_TOPOLOGIES, optional=True)) is None:
+            await self._clock.sleep(RETRY_S, periodic=True)  # what was defined just before is served a moment later
+        informer = Informer(self._client, self._clock, found)
+        informer.add_handler(partial(self._arrived, KUEUE_TOPOLOGIES))
+        await informer.run()
 
     def _arrived(self, resource: Resource, changes: list[Change]) -> None:
         self._changes.append((resource, changes))
@@ -250,6 +273,7 @@ class Scheduler:
             COMPOSITE_POD_GROUPS: cache.apply_composites,
             POD_GROUPS: cache.apply_pod_groups,
             WORKLOADS: cache.apply_workloads,
+            KUEUE_TOPOLOGIES: cache.apply_topologies,
             POD_DISRUPTION_BUDGETS: self.core.preemptions.units.apply_budgets,
             **{resource: partial(cache.apply_objects, resource.kind) for resource in OBSERVED},
         }

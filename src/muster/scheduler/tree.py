@@ -113,6 +113,16 @@ def leaves_of(tree: Tree) -> Iterator[Leaf]:
             yield from leaves_of(child)
 
 
+def smallest_need(tree: Tree) -> tuple[Member, ...] | None:
+    """The fewest pending members with which a tree succeeds, as far as their number says; None if too few exist."""
+    if isinstance(tree, Leaf):
+        return tree.need if tree.is_complete else None
+    found = [need for child in tree.children if (need := smallest_need(child)) is not None]
+    if len(found) < tree.min_groups:
+        return None
+    return tuple(member for need in sorted(found, key=len)[: tree.min_groups] for member in need)
+
+
 def decide_tree(snapshot: Snapshot, root: Branch, decide: Decide) -> TreeDecision:
     """Which groups of a tree run now, and where."""
     in_order = _InOrder(decide)
