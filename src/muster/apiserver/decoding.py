@@ -6,6 +6,7 @@ decoder into Go structs does. Error texts are those of Go's decoder where they a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Protocol, TypeAlias
@@ -80,6 +81,8 @@ class Decoders:
                 return _quantity
             case "int-or-string":
                 return _int_or_string
+            case "byte":
+                return _bytes
             case "date-time":
                 return _micro_time if schema.name == _MICRO_TIME else _time
             case "int32" | "int64" | "integer":
@@ -323,6 +326,26 @@ def _integer(format_: str) -> Decode:
         raise WrongValue(f"number {value}" if is_number else _found(value), type_)
 
     return decode
+
+
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+
+
+def _bytes(value: JSON, unknown: Unknown) -> JSON:
+    """Bytes in base64; Go skips line ends."""
+    if type(value) is not str:
+        raise WrongValue(_found(value), "[]uint8")
+    if _BASE64.fullmatch(value):
+        return value
+    plain = value.replace("\n", "").replace("\r", "")
+    if _BASE64.fullmatch(plain):
+        return plain
+    match = re.match(r"(?:[A-Za-z0-9+/]{4})*", plain)
+    assert match is not None
+    rest = plain[match.end() :]
+    wrong = re.search(r"[^A-Za-z0-9+/]", rest)
+    at = match.end() + (wrong.start() if wrong else 0)
+    raise WrongValue(f"illegal base64 data at input byte {at}")
 
 
 def _int_or_string(value: JSON, unknown: Unknown) -> JSON:

@@ -9,9 +9,18 @@ from muster.api.codec import Object
 from muster.api.storage import CLASS_ANNOTATION
 from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, forbidden
-from muster.apiserver.fields import FieldError, forbidden_field, invalid_value, label_problems
+from muster.apiserver.fields import (
+    FieldError,
+    config_key_problems,
+    forbidden_field,
+    invalid_value,
+    label_problems,
+    required,
+    too_long,
+)
 from muster.apiserver.registry.strategy import Strategy
 
+MOST_DATA_BYTES = 1024 * 1024
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
@@ -104,6 +113,25 @@ class SecretStrategy(Strategy):
         errors = validate_frozen(new, old)
         if new["type"] != old.get("type"):
             errors.append(invalid_value("type", new["type"], "field is immutable"))
+        return errors + self.validate(new, ctx)
+
+    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
+        """Some types need certain keys. Source: upstream ValidateSecret."""
+        data = obj.get("data") or {}
+        errors = _validate_keys(obj, "data")
+        if sum(len(text) * 3 // 4 for text in data.values()) > MOST_DATA_BYTES:
+            errors.append(too_long("data", MOST_DATA_BYTES))
+        match obj.get("type"):
+            case "kubernetes.io/tls":
+                errors += [required(f"data[{key}]") for key in ("tls.crt", "tls.key") if key not in data]
+            case "kubernetes.io/basic-auth" if not {"username", "password"} & data.keys():
+                errors += [required(f"data[{key}]") for key in ("username", "password")]
+            case "kubernetes.io/ssh-auth" if not data.get("ssh-privatekey"):
+                errors.append(required("data[ssh-privatekey]"))
+            case "kubernetes.io/dockerconfigjson" if ".dockerconfigjson" not in data:
+                errors.append(required("data[.dockerconfigjson]"))
+            case "kubernetes.io/dockercfg" if ".dockercfg" not in data:
+                errors.append(required("data[.dockercfg]"))
         return errors
 
     def selectable(self, obj: Object) -> Mapping[str, str]:
@@ -113,8 +141,25 @@ class SecretStrategy(Strategy):
 class ConfigMapStrategy(Strategy):
     """ConfigMaps may be made immutable."""
 
+    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
+        errors = _validate_keys(obj, "data") + _validate_keys(obj, "binaryData")
+        both = sorted((obj.get("data") or {}).keys() & (obj.get("binaryData") or {}).keys())
+        why = "duplicate of key present in binaryData"
+        errors += [invalid_value(f"data[{key}]", key, why) for key in both]
+        size = sum(len(text.encode()) for field in ("data", "binaryData") for text in (obj.get(field) or {}).values())
+        return errors + ([too_long("", MOST_DATA_BYTES)] if size > MOST_DATA_BYTES else [])
+
     def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
-        return validate_frozen(new, old)
+        return validate_frozen(new, old) + self.validate(new, ctx)
+
+
+def _validate_keys(obj: Object, field: str) -> list[FieldError]:
+    """Keys of data may be names of files."""
+    return [
+        invalid_value(f"{field}[{key}]", key, problem)
+        for key in sorted(obj.get(field) or {})
+        for problem in config_key_problems(key)
+    ]
 
 
 def validate_frozen(new: Object, old: Object) -> list[FieldError]:

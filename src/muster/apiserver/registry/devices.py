@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from muster.api.codec import JSON, Object, Objects
 from muster.api.expressions import NotAnExpression, NotSupported, compile_expression
+from muster.api.labels import label_value_errors
 from muster.apiserver.context import Context
 from muster.apiserver.fields import (
     FieldError,
@@ -19,10 +20,12 @@ from muster.apiserver.fields import (
     invalid_value,
     label_problems,
     not_supported,
+    qualified_name_problems,
     required,
     subdomain_problems,
     too_long,
     too_many,
+    validate_labels,
 )
 from muster.apiserver.registry.strategy import Strategy
 
@@ -41,6 +44,8 @@ _IDENTIFIER_TEXT = (
     "characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is "
     "'[A-Za-z_][A-Za-z0-9_]*')"
 )
+DEVICE_EFFECTS = ("NoExecute", "NoSchedule", "None")
+_EXTENDED = re.compile(r"[^/]+/[^/]+")
 _TEXTS = re.compile(r"device\.driver|'[^']*'|\"[^\"]*\"")
 _NUMBERS = re.compile(r"-?\d+")
 
@@ -53,7 +58,17 @@ class DeviceClassStrategy(Strategy):
     def validate(self, obj: Object, ctx: Context) -> Errors:
         spec = obj.get("spec") or {}
         errors = validate_selectors(spec.get("selectors") or [], "spec.selectors")
+        name = spec.get("extendedResourceName")
+        if name is not None and not _is_extended(name):
+            errors.append(invalid_value("spec.extendedResourceName", name, "must be a valid extended resource name"))
         return errors + _validate_configs(spec.get("config") or [], "spec.config", None)
+
+
+def _is_extended(name: str) -> bool:
+    """Whether a resource may be served by devices. Source: upstream `IsExtendedResourceName`."""
+    if not _EXTENDED.fullmatch(name) or "kubernetes.io/" in name or name.startswith("requests."):
+        return False
+    return not qualified_name_problems(f"requests.{name}")
 
 
 class ClaimStrategy(Strategy):
@@ -62,7 +77,7 @@ class ClaimStrategy(Strategy):
     has_status = True
 
     def default(self, obj: Object, ctx: Context) -> None:
-        default_claim_spec(obj.get("spec") or {})
+        default_claim_spec(obj.setdefault("spec", {}))
 
     def validate(self, obj: Object, ctx: Context) -> Errors:
         return validate_claim_spec(obj.get("spec") or {}, "spec")
@@ -85,10 +100,11 @@ class ClaimTemplateStrategy(Strategy):
     """ResourceClaimTemplate."""
 
     def default(self, obj: Object, ctx: Context) -> None:
-        default_claim_spec((obj.get("spec") or {}).get("spec") or {})
+        default_claim_spec(obj.setdefault("spec", {}).setdefault("spec", {}))
 
     def validate(self, obj: Object, ctx: Context) -> Errors:
-        return validate_claim_spec((obj.get("spec") or {}).get("spec") or {}, "spec.spec")
+        errors = _validate_template_metadata(obj["spec"].get("metadata") or {}, "spec.metadata")
+        return errors + validate_claim_spec(obj["spec"]["spec"], "spec.spec")
 
     def validate_update(self, new: Object, old: Object, ctx: Context) -> Errors:
         return _validate_fixed(new.get("spec"), old.get("spec"), ctx)
@@ -102,6 +118,18 @@ def _validate_fixed(new: JSON, old: JSON, ctx: Context) -> Errors:
     return [invalid_value("spec", shown, "field is immutable")]
 
 
+_SPELLED = {"uid": "uID"}
+
+
+def _validate_template_metadata(metadata: Object, at: str) -> Errors:
+    """Only labels and annotations can be given to the claims of a template."""
+    errors = validate_labels(metadata.get("labels") or {}, f"{at}.labels")
+    names = sorted(metadata.keys() - {"labels", "annotations"})
+    return errors + [
+        forbidden_field(f"{at}.{_SPELLED.get(name, name)}", "cannot be set") for name in names if metadata[name]
+    ]
+
+
 def _requests(spec: Object) -> Iterator[Object]:
     """Every request or alternative of a claim that names a class."""
     for request in (spec.get("devices") or {}).get("requests") or ():
@@ -112,7 +140,10 @@ def _requests(spec: Object) -> Iterator[Object]:
 
 def default_claim_spec(spec: Object) -> None:
     """Fill in how many devices each request asks for."""
+    spec.setdefault("devices", {})
     for request in _requests(spec):
+        for toleration in request.get("tolerations") or ():
+            toleration["operator"] = toleration.get("operator") or "Equal"
         if not request.get("allocationMode"):
             request["allocationMode"] = "ExactCount"
         if request["allocationMode"] == "ExactCount" and not request.get("count"):
@@ -147,9 +178,7 @@ def _validate_named(items: Objects, at: str, most: int) -> Errors:
     seen: set[str] = set()
     for index, item in enumerate(items):
         name = item.get("name") or ""
-        if not name:
-            errors.append(required(f"{at}[{index}].name"))
-        errors += [invalid_value(f"{at}[{index}].name", name, problem) for problem in label_problems(name) if name]
+        errors += [invalid_value(f"{at}[{index}].name", name, problem) for problem in label_problems(name)]
         if name in seen:
             errors.append(duplicate(f"{at}[{index}]", name))
         seen.add(name)
@@ -163,7 +192,7 @@ def _validate_request(request: Object, at: str) -> Errors:
         errors.append(required(at, "exactly one of `exactly` or `firstAvailable` is required"))
     elif exactly is not None and alternatives:
         why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
-        errors.append(invalid_value(at, "{`exactly`, `firstAvailable`}", why))
+        return [invalid_value(at, None, why)]
     if exactly is not None:
         errors += _validate_devices(exactly, f"{at}.exactly")
     errors += _validate_named(alternatives, f"{at}.firstAvailable", MOST_ALTERNATIVES)
@@ -182,6 +211,7 @@ def _validate_devices(request: Object, at: str) -> Errors:
         problems = subdomain_problems(class_name)
         errors += [invalid_value(f"{at}.deviceClassName", class_name, problem) for problem in problems]
     errors += validate_selectors(request.get("selectors") or [], f"{at}.selectors")
+    errors += _validate_tolerations(request.get("tolerations") or [], f"{at}.tolerations")
     count, mode = request.get("count"), request.get("allocationMode")
     if mode not in _MODES:
         errors.append(not_supported(f"{at}.allocationMode", mode, sorted(_MODES)))
@@ -192,22 +222,41 @@ def _validate_devices(request: Object, at: str) -> Errors:
     return errors
 
 
+def _validate_tolerations(tolerations: Objects, at: str) -> Errors:
+    """Which taints of devices do not matter."""
+    errors: Errors = []
+    for index, toleration in enumerate(tolerations):
+        here, key, value = f"{at}[{index}]", toleration.get("key") or "", toleration.get("value") or ""
+        operator, effect = toleration.get("operator") or "", toleration.get("effect") or ""
+        if key:
+            errors += [invalid_value(f"{here}.key", key, problem) for problem in qualified_name_problems(key)]
+        if operator == "Exists":
+            if value:
+                errors.append(invalid_value(f"{here}.value", value, "must be empty for operator `Exists`"))
+        elif operator == "Equal":
+            errors += [invalid_value(f"{here}.value", value, problem) for problem in label_value_errors(value)]
+        else:
+            errors.append(not_supported(f"{here}.operator", operator, ("Equal", "Exists")))
+        if effect and effect not in DEVICE_EFFECTS:
+            errors.append(not_supported(f"{here}.effect", effect, DEVICE_EFFECTS))
+    return errors
+
+
 def _validate_constraint(constraint: Object, at: str, names: Sequence[str]) -> Errors:
     errors = _validate_references(constraint.get("requests") or [], f"{at}.requests", names)
     given = [name for name in ("matchAttribute", "distinctAttribute") if constraint.get(name) is not None]
     if not given:
-        errors.append(required(at, "exactly one of `matchAttribute`, `distinctAttribute` is required"))
-    elif len(given) > 1:
-        why = "exactly one of `matchAttribute`, `distinctAttribute` is required, but multiple fields are set"
-        errors.append(invalid_value(at, "{`matchAttribute`, `distinctAttribute`}", why))
-    else:
-        errors += validate_full_name(constraint[given[0]], f"{at}.{given[0]}")
-    return errors
+        # The text is upstream's, though nothing is set.
+        why = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+        return [*errors, required(at, why)]
+    return errors + validate_full_name(constraint[given[0]], f"{at}.{given[0]}")
 
 
 def _validate_references(names: Sequence[str], at: str, known: Sequence[str]) -> Errors:
     errors: Errors = []
     for index, name in enumerate(names):
+        for part in name.split("/", 1):
+            errors += [invalid_value(f"{at}[{index}]", part, problem) for problem in label_problems(part)]
         if name not in known:
             why = (
                 "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"

@@ -17,6 +17,7 @@ from muster.apiserver.fields import (
     required,
 )
 from muster.apiserver.registry.placement import EFFECTS
+from muster.apiserver.registry.podnetwork import network_problems
 from muster.apiserver.registry.strategy import Strategy
 
 NOT_READY_TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -40,6 +41,7 @@ class NodeStrategy(Strategy):
     selectable_names = frozenset(("spec.unschedulable",))
 
     def default(self, obj: Object, ctx: Context) -> None:
+        _default_networks(obj.get("spec") or {})
         status = obj.get("status")
         if status and status.get("capacity"):
             status["allocatable"] = {**status["capacity"], **(status.get("allocatable") or {})}
@@ -62,7 +64,9 @@ class NodeStrategy(Strategy):
             new.pop("status", None)
 
     def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
-        return _validate_taints(obj)
+        if (obj.get("spec") or {}).get("externalID"):
+            ctx.warn("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+        return _validate_taints(obj) + _validate_networks(obj)
 
     def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
         errors = _validate_taints(new)
@@ -73,10 +77,32 @@ class NodeStrategy(Strategy):
         if before and before != after:
             why = 'node updates may not change podCIDR except from "" to valid'
             errors.append(forbidden_field("spec.podCIDRs", why))
-        return errors
+        spec, earlier = new.get("spec") or {}, old.get("spec") or {}
+        if spec.get("externalID") and spec["externalID"] != earlier.get("externalID"):
+            errors.append(forbidden_field("spec.externalID", "may not be updated"))
+        if earlier.get("providerID") and spec.get("providerID") != earlier["providerID"]:
+            why = 'node updates may not change providerID except from "" to valid'
+            errors.append(forbidden_field("spec.providerID", why))
+        return _validate_networks(new) + errors
 
     def selectable(self, obj: Object) -> Mapping[str, str]:
         return {"spec.unschedulable": "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
+
+
+def _default_networks(spec: Object) -> None:
+    """The network of the node's pods is also the first of the list; the list alone gives it, too."""
+    first, listed = spec.get("podCIDR"), spec.get("podCIDRs") or []
+    if listed and not first:
+        spec["podCIDR"] = listed[0]
+    elif first and (not listed or listed[0] != first):
+        spec["podCIDRs"] = [first]
+
+
+def _validate_networks(node: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, text in enumerate((node.get("spec") or {}).get("podCIDRs") or ()):
+        errors += [invalid_value(f"spec.podCIDRs[{index}]", text, problem) for problem in network_problems(text)]
+    return errors
 
 
 def _validate_taints(node: Object) -> list[FieldError]:

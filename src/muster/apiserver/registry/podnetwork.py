@@ -18,6 +18,7 @@ from muster.apiserver.fields import (
 Errors: TypeAlias = list[FieldError]
 
 IP_TEXT = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+CIDR_TEXT = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _SEARCH = re.compile(r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*")
 _SEARCH_TEXT = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must "
@@ -35,6 +36,15 @@ def ip_problems(text: str) -> list[str]:
     except ValueError:
         return [IP_TEXT]
     return []
+
+
+def network_problems(text: str) -> list[str]:
+    """What is wrong with a network in CIDR notation."""
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return [CIDR_TEXT]
+    return [] if "/" in text else [CIDR_TEXT]
 
 
 def validate_network(spec: Object, field: str) -> Errors:

@@ -54,7 +54,7 @@ def validate_pod_spec(spec: Object, field: str = "spec") -> Errors:
     if spec.get("securityContext"):
         errors += validate_pod_security(spec["securityContext"], f"{field}.securityContext")
     errors += validate_pod_resources(spec, field) + validate_network(spec, field) + _validate_os(spec, field)
-    for name in ("serviceAccountName", "nodeName"):
+    for name in ("serviceAccountName", "nodeName", "runtimeClassName"):
         errors += _validate_name(spec.get(name), f"{field}.{name}", subdomain=True)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= MAX_SECONDS:
@@ -186,6 +186,7 @@ def validate_new_pod(pod: Object) -> Errors:
 
 
 _FREE_FIELDS = ("containers", "initContainers", "tolerations", "activeDeadlineSeconds", "schedulingGates")
+_CONTAINERS = ("containers", "initContainers")
 _FIXED_TEXT = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -198,19 +199,27 @@ def validate_pod_update(new: Object, old: Object) -> Errors:
     spec, before = new["spec"], old["spec"]
     if spec == before:
         return []
-    errors = _validate_gates_update(spec, before)
-    errors += _validate_tolerations_update(spec.get("tolerations") or [], before.get("tolerations") or [])
+    errors = validate_pod_spec(spec)
+    for field in _CONTAINERS:
+        containers = spec.get(field) or []
+        if len(containers) != len(before.get(field) or []):
+            return [*errors, forbidden_field(f"spec.{field}", "pod updates may not add or remove containers")]
+        errors += [
+            required(f"spec.{field}[{index}].image")
+            for index, container in enumerate(containers)
+            if not (container.get("image") or "").strip()
+        ]
     errors += _validate_deadline_update(spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
+    errors += _validate_tolerations_update(spec.get("tolerations") or [], before.get("tolerations") or [])
+    errors += _validate_gates_update(spec, before)
     compared = dict(spec)
     if before.get("schedulingGates"):
         errors += _validate_gated(compared, spec, before)
-    for field in ("containers", "initContainers"):
-        if not _same_but_images(spec.get(field) or [], before.get(field) or []):
-            return [*errors, forbidden_field("spec", _FIXED_TEXT)]
     rest = (compared.keys() | before.keys()) - set(_FREE_FIELDS)
-    if any(compared.get(field) != before.get(field) for field in rest):
+    is_same = all(_same_but_images(spec.get(field) or [], before.get(field) or []) for field in _CONTAINERS)
+    if not is_same or any(compared.get(field) != before.get(field) for field in rest):
         errors.append(forbidden_field("spec", _FIXED_TEXT))
-    return errors or validate_pod_spec(spec)
+    return errors
 
 
 def _validate_gates_update(spec: Object, before: Object) -> Errors:
@@ -218,7 +227,7 @@ def _validate_gates_update(spec: Object, before: Object) -> Errors:
     return [
         forbidden_field(
             f"spec.schedulingGates[{index}].name",
-            f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
+            f"only deletion is allowed, but found new scheduling gate '{gate.get('name') or ''}'",
         )
         for index, gate in enumerate(spec.get("schedulingGates") or ())
         if gate.get("name") not in known
@@ -226,13 +235,14 @@ def _validate_gates_update(spec: Object, before: Object) -> Errors:
 
 
 def _validate_tolerations_update(new: Objects, old: Objects) -> Errors:
+    problems = validate_tolerations(new, "spec.tolerations") if new != old else []
     remaining = [{key: value for key, value in entry.items() if key != "tolerationSeconds"} for entry in new]
     for toleration in old:
         plain = {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
         if plain not in remaining:
             why = "existing toleration can not be modified except its tolerationSeconds"
-            return [forbidden_field("spec.tolerations", why)]
-    return []
+            return [*problems, forbidden_field("spec.tolerations", why)]
+    return problems
 
 
 def _validate_deadline_update(new: JSON, old: JSON) -> Errors:

@@ -9,7 +9,19 @@ import ipaddress
 
 from muster.api.codec import JSON, Object
 from muster.apiserver.context import Context
-from muster.apiserver.fields import FieldError, duplicate, invalid_value, label_problems, not_supported, required
+from muster.apiserver.fields import (
+    FieldError,
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    label_problems,
+    not_supported,
+    qualified_name_problems,
+    required,
+    validate_labels,
+)
+from muster.apiserver.registry.podnetwork import IP_TEXT, ip_problems, network_problems
+from muster.apiserver.registry.probes import validate_port_or_name
 from muster.apiserver.registry.strategy import Strategy
 
 SERVICE_NETWORK = ipaddress.ip_network("10.0.0.0/16")
@@ -40,7 +52,7 @@ class ServiceStrategy(Strategy):
         else:
             spec.pop("sessionAffinityConfig", None)
         for port in spec.get("ports") or ():
-            port.setdefault("protocol", "TCP")
+            port["protocol"] = port.get("protocol") or "TCP"
             if port.get("targetPort") in (None, "", 0):
                 port["targetPort"] = port.get("port") or 0
         if spec["type"] == "ExternalName":
@@ -87,6 +99,11 @@ class ServiceStrategy(Strategy):
             errors.append(not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None")))
         if kind == "ExternalName" and not spec.get("externalName"):
             errors.append(required("spec.externalName"))
+        if spec.get("selector"):
+            errors += validate_labels(spec["selector"], "spec.selector")
+        if spec.get("externalName") and kind != "ExternalName":
+            ctx.warn('spec.externalName is ignored when spec.type is not "ExternalName"')
+        errors += _validate_choices(spec) + _validate_reachability(spec)
         distribution = spec.get("trafficDistribution")
         if distribution is not None and distribution not in DISTRIBUTIONS:
             errors.append(not_supported("spec.trafficDistribution", distribution, DISTRIBUTIONS))
@@ -96,7 +113,10 @@ class ServiceStrategy(Strategy):
         spec, before = new["spec"], old["spec"]
         both = spec["type"] != "ExternalName" and before["type"] != "ExternalName"
         if both and before.get("clusterIP") and spec.get("clusterIP") != before["clusterIP"]:
-            return [invalid_value("spec.clusterIPs[0]", [spec.get("clusterIP")], "may not change once set")]
+            address = spec.get("clusterIP")
+            if address and address != "None" and ip_problems(address):
+                return [invalid_value("spec.clusterIPs[0]", address, IP_TEXT)]
+            return [invalid_value("spec.clusterIPs[0]", [address], "may not change once set")]
         return self.validate(new, ctx)
 
 
@@ -115,14 +135,99 @@ def _validate_ports(spec: Object) -> list[FieldError]:
         elif name in names:
             errors.append(duplicate(f"{at}.name", name))
         elif name:
-            errors += [invalid_value(f"{at}.name", name, problem) for problem in label_problems(name)]
+            errors += [invalid_value(f"{at}.name", name, problem) for problem in label_problems(name, "characters")]
         names.add(name)
         if not 1 <= number <= 65535:
             errors.append(invalid_value(f"{at}.port", number, _RANGE))
         if port["protocol"] not in ("TCP", "UDP", "SCTP"):
             errors.append(not_supported(f"{at}.protocol", port["protocol"], ("SCTP", "TCP", "UDP")))
-        if isinstance(target, int) and not 1 <= target <= 65535:
-            errors.append(invalid_value(f"{at}.targetPort", target, _RANGE))
+        errors += validate_port_or_name(target, f"{at}.targetPort")
+        protocol = port.get("appProtocol")
+        if protocol is not None:
+            problems = qualified_name_problems(protocol)
+            errors += [invalid_value(f"{at}.appProtocol", protocol, problem) for problem in problems]
+        if port.get("nodePort") and spec["type"] == "ClusterIP":
+            errors.append(forbidden_field(f"{at}.nodePort", "may not be used when `type` is 'ClusterIP'"))
+    return errors + _validate_repeated(ports)
+
+
+def _validate_repeated(ports: list[Object]) -> list[FieldError]:
+    """No two entries are the same port with the same protocol."""
+    errors: list[FieldError] = []
+    seen: set[tuple[JSON, JSON]] = set()
+    for index, port in enumerate(ports):
+        protocol, number = port["protocol"], port.get("port") or 0
+        if (protocol, number) in seen:
+            shown = {
+                "Name": "",
+                "Protocol": protocol,
+                "AppProtocol": None,
+                "Port": number,
+                "TargetPort": 0,
+                "NodePort": 0,
+            }
+            errors.append(duplicate(f"spec.ports[{index}]", shown))
+        seen.add((protocol, number))
+    return errors
+
+
+_CHOICES = (
+    ("internalTrafficPolicy", ("Cluster", "Local")),
+    ("ipFamilyPolicy", ("PreferDualStack", "RequireDualStack", "SingleStack")),
+)
+
+
+def _validate_choices(spec: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for name, choices in _CHOICES:
+        value = spec.get(name)
+        if value is not None and value not in choices:
+            errors.append(not_supported(f"spec.{name}", value, choices))
+    families = spec.get("ipFamilies") or []
+    for index, family in enumerate(families):
+        if family not in ("IPv4", "IPv6"):
+            errors.append(not_supported(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6")))
+        if family in families[:index]:
+            errors.append(duplicate(f"spec.ipFamilies[{index}]", family))
+    for index, address in enumerate(spec.get("externalIPs") or ()):
+        errors += [invalid_value(f"spec.externalIPs[{index}]", address, text) for text in ip_problems(address)]
+    addresses = spec.get("clusterIPs") or []
+    if addresses and spec.get("clusterIP") != addresses[0]:
+        errors.append(invalid_value("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
+        errors += [
+            invalid_value(f"spec.clusterIPs[{index}]", address, text)
+            for index, address in enumerate(addresses)
+            if address != "None"
+            for text in ip_problems(address)
+        ]
+    return errors
+
+
+def _validate_reachability(spec: Object) -> list[FieldError]:
+    """What only services of some types may say."""
+    errors: list[FieldError] = []
+    balanced, outside = spec["type"] == "LoadBalancer", spec["type"] in ("LoadBalancer", "NodePort")
+    only = "may only be used when `type` is 'LoadBalancer'"
+    if not balanced:
+        if spec.get("allocateLoadBalancerNodePorts") is not None:
+            errors.append(forbidden_field("spec.allocateLoadBalancerNodePorts", only))
+        if spec.get("loadBalancerClass") is not None:
+            errors.append(forbidden_field("spec.loadBalancerClass", only))
+        if spec.get("loadBalancerSourceRanges"):
+            errors.append(forbidden_field("spec.LoadBalancerSourceRanges", only))
+    for index, text in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        problems = network_problems(text.strip())
+        errors += [invalid_value(f"spec.LoadBalancerSourceRanges[{index}]", text, problem) for problem in problems]
+    policy = spec.get("externalTrafficPolicy")
+    if policy is not None and policy != "":
+        if not outside and not spec.get("externalIPs"):
+            why = "may only be set for externally-accessible services"
+            errors.append(invalid_value("spec.externalTrafficPolicy", policy, why))
+        elif policy not in ("Cluster", "Local"):
+            errors.append(not_supported("spec.externalTrafficPolicy", policy, ("Cluster", "Local")))
+    if spec.get("healthCheckNodePort") and not (balanced and policy == "Local"):
+        why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        errors.append(invalid_value("spec.healthCheckNodePort", spec["healthCheckNodePort"], why))
     return errors
 
 

@@ -115,7 +115,7 @@ def validate_claims(claims: JSON, field: str) -> Errors:
         sources = ("resourceClaimName", "resourceClaimTemplateName")
         errors += validate_union(claim, sources, at)
         for source in sources:
-            if claim.get(source):
+            if claim.get(source) is not None:
                 errors += validate_name_field(claim[source], f"{at}.{source}", "subdomain")
     return errors
 
@@ -146,7 +146,7 @@ def validate_priority(value: Object, field: str) -> Errors:
 
 def validate_name_field(value: JSON, field: str, form: str) -> Errors:
     """A required name; `form`: `label`, `subdomain` or `segment`."""
-    if not value:
+    if value is None or (not value and form != "subdomain"):
         return [required(field)]
     check = {"label": label_problems, "subdomain": subdomain_problems, "segment": path_segment_problems}[form]
     return [invalid_value(field, value, problem) for problem in check(value)]
