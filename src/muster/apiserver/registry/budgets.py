@@ -13,7 +13,7 @@ from muster.api.selectors import label_selector
 from muster.apiserver import errors
 from muster.apiserver.bodies import DeleteOptions
 from muster.apiserver.context import Context
-from muster.apiserver.fields import FieldError, invalid_value
+from muster.apiserver.fields import FieldError, invalid_value, not_supported
 from muster.apiserver.registry.placement import validate_label_selector
 from muster.apiserver.registry.strategy import Strategy
 
@@ -44,6 +44,9 @@ class BudgetStrategy(Strategy):
         for name in ("minAvailable", "maxUnavailable"):
             if spec.get(name) is not None:
                 found += _validate_amount(spec[name], f"spec.{name}")
+        policy, choices = spec.get("unhealthyPodEvictionPolicy"), ("AlwaysAllow", "IfHealthyBudget")
+        if policy is not None and policy not in choices:
+            found.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, choices))
         return found + validate_label_selector(spec.get("selector"), "spec.selector")
 
 

@@ -122,16 +122,21 @@ def default_job_spec(spec: Object) -> None:
             spec[field] = False
     if spec.get("podReplacementPolicy") is None:
         spec["podReplacementPolicy"] = "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed"
-    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
-        for pattern in rule.get("onPodConditions") or ():
-            if not pattern.get("status"):
-                pattern["status"] = "True"
+    default_conditions(spec)
     template = spec.get("template")
     if template is None:
         template = spec["template"] = {}
     if template.get("spec") is None:
         template["spec"] = {}
     default_pod_spec(template["spec"])
+
+
+def default_conditions(spec: Object) -> None:
+    """Conditions of a failure policy are to be true where nothing is said."""
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+        for pattern in rule.get("onPodConditions") or ():
+            if not pattern.get("status"):
+                pattern["status"] = "True"
 
 
 def _copy_labels(obj: Object) -> None:
@@ -188,8 +193,8 @@ def _validate_hostnames(obj: Object) -> list[FieldError]:
     return [invalid_value("metadata.name", name, f"will not able to create pod with invalid DNS label: {longest}")]
 
 
-def validate_job_spec(spec: Object, field: str) -> list[FieldError]:
-    """Everything about a Job spec that does not depend on its past."""
+def validate_job_spec(spec: Object, field: str, *, is_template: bool = False) -> list[FieldError]:
+    """Everything about a Job spec that does not depend on its past. `is_template`: it has no selector yet."""
     errors = [
         invalid_value(f"{field}.{name}", spec[name], "must be greater than or equal to 0")
         for name in _COUNTS
@@ -208,7 +213,21 @@ def validate_job_spec(spec: Object, field: str) -> list[FieldError]:
     errors += _validate_restart(spec, template.get("spec") or {}, f"{at}.restartPolicy")
     labels = (template.get("metadata") or {}).get("labels") or {}
     errors += validate_labels(labels, f"{field}.template.labels")
-    return errors + _validate_selector(spec, field, labels)
+    return errors if is_template else errors + _validate_selector(spec, field, labels)
+
+
+def validate_job_template(spec: Object, field: str) -> list[FieldError]:
+    """A Job spec inside of a CronJob: it has no defaults yet, and its selector will be made."""
+    filled = {**spec, "completionMode": spec.get("completionMode", "NonIndexed")}
+    if spec.get("podReplacementPolicy") is None:
+        filled["podReplacementPolicy"] = "Failed"
+    errors = validate_job_spec(filled, field, is_template=True)
+    if spec.get("selector") is not None:
+        why = "`selector` will be auto-generated"
+        errors.append(invalid_value(f"{field}.selector", shown_selector(spec["selector"]), why))
+    if spec.get("manualSelector"):
+        errors.append(not_supported(f"{field}.manualSelector", True, ("nil", "false")))
+    return errors
 
 
 def _validate_selector(spec: Object, field: str, labels: Object) -> list[FieldError]:
@@ -293,7 +312,7 @@ def _validate_restart(spec: Object, pod_spec: Object, at: str) -> list[FieldErro
         return [required(at, 'valid values: "OnFailure", "Never"')]
     if policy not in ("OnFailure", "Never"):
         return [not_supported(at, policy, ("OnFailure", "Never"))]
-    if spec.get("podFailurePolicy") and policy != "Never":
+    if spec.get("podFailurePolicy") is not None and policy != "Never":
         return [invalid_value(at, policy, 'only "Never" is supported when podFailurePolicy is specified')]
     return []
 

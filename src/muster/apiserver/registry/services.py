@@ -43,10 +43,10 @@ class ServiceStrategy(Strategy):
 
     def default(self, obj: Object, ctx: Context) -> None:
         spec: Object = obj.setdefault("spec", {})
-        spec.setdefault("type", "ClusterIP")
+        spec["type"] = spec.get("type") or "ClusterIP"
         if spec.get("publishNotReadyAddresses") is False:
             del spec["publishNotReadyAddresses"]
-        spec.setdefault("sessionAffinity", "None")
+        spec["sessionAffinity"] = spec.get("sessionAffinity") or "None"
         if spec["sessionAffinity"] == "ClientIP":
             spec.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": AFFINITY_S}})
         else:
@@ -193,7 +193,9 @@ def _validate_choices(spec: Object) -> list[FieldError]:
         errors += [invalid_value(f"spec.externalIPs[{index}]", address, text) for text in ip_problems(address)]
     addresses = spec.get("clusterIPs") or []
     if addresses and spec.get("clusterIP") != addresses[0]:
-        errors.append(invalid_value("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
+        unset = not spec.get("clusterIP")
+        why = "must be empty when `clusterIP` is not specified" if unset else "first value must match `clusterIP`"
+        errors.append(invalid_value("spec.clusterIPs", addresses, why))
         errors += [
             invalid_value(f"spec.clusterIPs[{index}]", address, text)
             for index, address in enumerate(addresses)
