@@ -56,17 +56,17 @@ def is_from_cluster(obj: Object) -> bool:
     return bool(metadata.get("uid")) and SNAPSHOT_KEY in (metadata.get("annotations") or {})
 
 
-def load(path: str | Path) -> list[Manifest]:
+def load(path: str | Path, *, any_kind: bool = False) -> list[Manifest]:
     """The objects of a file, in file order; of a directory, those of all manifests in and below it, sorted by path.
 
-    Raises `ManifestError`.
+    `any_kind`: kinds that we do not know are let through, too. Raises `ManifestError`.
     """
     if not Path(path).is_dir():
-        return parse(_read_text(path), str(path))
+        return parse(_read_text(path), str(path), any_kind=any_kind)
     files = sorted(each for each in Path(path).rglob("*") if each.suffix in SUFFIXES and each.is_file())
     if not files:
         raise ManifestError(str(path), 0, f"there is no file *{', *'.join(SUFFIXES)} in this directory")
-    return [manifest for file in files for manifest in parse(_read_text(file), str(file))]
+    return [manifest for file in files for manifest in parse(_read_text(file), str(file), any_kind=any_kind)]
 
 
 def load_value(path: str | Path) -> JSON:
@@ -93,10 +93,10 @@ def _read_text(path: str | Path) -> str:
         raise ManifestError(name, data[: error.start].count(b"\n") + 1, "is not UTF-8 text") from error
 
 
-def parse(text: str, file: str = "<text>") -> list[Manifest]:
-    """The objects of a text, in order; at least one. Raises `ManifestError`."""
+def parse(text: str, file: str = "<text>", *, any_kind: bool = False) -> list[Manifest]:
+    """The objects of a text, in order; at least one. `any_kind` as for `load`. Raises `ManifestError`."""
     found = [
-        _checked(Manifest(file, line, item), at)
+        _checked(Manifest(file, line, item), at, any_kind)
         for line, value in _documents(text, file)
         for line, item, at in _items(value, file, line)
     ]
@@ -187,14 +187,14 @@ def _items(value: JSON, file: str, line: int) -> Iterator[tuple[int, JSON, str]]
         yield lines[index] if index < len(lines) else line, item, f"items[{index}]: "
 
 
-def _checked(manifest: Manifest, at: str) -> Manifest:
+def _checked(manifest: Manifest, at: str, any_kind: bool) -> Manifest:
     obj = manifest.object
     if not isinstance(obj, dict):
         raise manifest.error(f"{at}this is not an object with apiVersion, kind and metadata")
     for name in ("apiVersion", "kind"):
         if not isinstance(obj.get(name), str) or not obj[name]:
             raise manifest.error(f"{at}{name} is missing")
-    if resource_of(obj) is None:
+    if not any_kind and resource_of(obj) is None:
         raise manifest.error(f"{at}no kind {obj['kind']!r} is known in {obj['apiVersion']}{_hint(obj)}")
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from muster.scheduler.options import SchedulerOptions
 
 
-def read_manifests(files: Iterable[Path]) -> list[Manifest]:
-    """The objects of all files in order. Raises `BadInput`."""
+def read_manifests(files: Iterable[Path], *, any_kind: bool = False) -> list[Manifest]:
+    """The objects of all files in order. `any_kind`: also those of kinds that we do not know. Raises `BadInput`."""
     try:
-        return [manifest for file in files for manifest in load(file)]
+        return [manifest for file in files for manifest in load(file, any_kind=any_kind)]
     except ManifestError as error:
         raise BadInput(str(error)) from error
 

@@ -35,6 +35,11 @@ COMMANDS = (
     Command("simulate", "muster.cli.simulate:simulate", "Run manifests on a cluster in virtual time and report"),
     Command("explain", "muster.cli.explain:explain", "Why a group waits, who holds the room, and what would help"),
     Command("snapshot", "muster.cli.snapshot:snapshot", "What the scheduler reads of a live cluster, in one file"),
+    Command(
+        "convert",
+        "muster.cli.convert:convert_manifests",
+        "Manifests about groups into another version or scheduler's words",
+    ),
     Command("scheduler", "muster.cli.scheduler:scheduler", "Schedule pods and gangs on any real cluster"),
     Command("bench", "muster.cli.bench.command:bench", "Measure this machine: decisions, start, throughput, memory"),
 )
