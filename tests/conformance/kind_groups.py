@@ -242,7 +242,9 @@ def _resource(obj: Object) -> Resource:
 
 
 def _recognises(line: Object) -> bool:
-    return {"steps", "results", "events", "family"} <= line.keys()
+    """Runs of groups without claims for devices."""
+    kinds = {obj.get("kind") for step in line.get("steps") or () for obj in step if isinstance(obj, dict)}
+    return {"steps", "results", "events", "family"} <= line.keys() and "DeviceClass" not in kinds
 
 
 KIND = Kind("groups", _recognises, lambda line: str(line["family"]), run)

@@ -39,9 +39,10 @@ class Judge:
     def state_of(self, group: GroupView) -> tuple[str, Object | None]:
         """`Undecided`, `Unschedulable` or `Pending` (it could run now), and the explanation if it has one.
 
-        A group of a tree is not judged alone: what its pods say holds.
+        A group of a tree is not judged alone, nor one that was decided by the rules of a release, which may leave
+        waiting what could run: what its pods say holds.
         """
-        if group.terms is not None and group.terms.parent:
+        if (group.terms is not None and group.terms.parent) or self._options.release is not None:
             states = {"Unschedulable": "Unschedulable", "SchedulingGated": "Gated"}
             return states.get(first_reason(group.pending)[0], "Pending"), None
         known = _members(group)
