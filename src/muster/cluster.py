@@ -7,11 +7,10 @@ and no time passes.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Container, Coroutine, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,9 +20,8 @@ from muster.api.groups import GroupRef, GroupTerms
 from muster.api.manifests import Manifest, ManifestError, creation_order, is_from_cluster, load, parse, resource_of
 from muster.api.meta import controller_of, key_of, name_of, namespace_of
 from muster.api.resource import NAMESPACES, NODES, POD_GROUPS, PODS, WORKLOADS, Resource
+from muster.apiserver.options import ServerOptions
 from muster.apiserver.request import ApiRequest
-from muster.apiserver.server import ApiServer
-from muster.apiserver.store.memory import MemoryStore
 from muster.client.client import object_of
 from muster.client.informer import Change
 from muster.client.transport import ApiError
@@ -46,16 +44,15 @@ from muster.scheduler.explaining.names import entities_of
 from muster.scheduler.members import PodRecord
 from muster.scheduler.options import RELEASES, PlacementMode, SchedulerOptions
 from muster.scheduler.pre_enqueue import GroupFacts, hold_of_group
-
-T = TypeVar("T")
+from muster.simulator.standing import StandingServer
 
 Source: TypeAlias = str | Path | Sequence[Object] | Sequence[Manifest]
 """A path (a file or a directory), YAML or JSON text (it has a newline), or objects."""
 
 State: TypeAlias = Literal["Placed", "Infeasible", "Undecided"]
 
-JOB_GROUPS = GroupApi("1.36")
-"""Which Jobs are gangs: Indexed ones that run all their pods at once."""
+JobGroupRules: TypeAlias = Literal["1.36", "1.37"]
+"""Which Jobs are gangs: in 1.36, Indexed ones that run all their pods at once; in 1.37, those that say so."""
 
 OURS = "muster"
 """The schedulerName of all pods here: whoever would place them, the question is what we would do."""
@@ -93,17 +90,17 @@ class _Entity(Struct, frozen=True):
 class Cluster:
     """Nodes and the pods on them. Make one with `load`; not for use from several threads."""
 
-    def __init__(self) -> None:
-        self._objects = _Objects()
+    def __init__(self, *, job_groups: JobGroupRules = "1.36") -> None:
+        self._objects = _Objects(job_groups)
 
     @classmethod
-    def load(cls, source: Source) -> Cluster:
+    def load(cls, source: Source, *, job_groups: JobGroupRules = "1.36") -> Cluster:
         """A cluster of the nodes, pods, Jobs and other objects of a source.
 
-        Pods that have a node take room there; pods that have none wait, and Jobs stand for waiting pods. Raises
-        `ManifestError`, which names the place of what cannot be used.
+        Pods that have a node take room there; pods that have none wait, and Jobs stand for waiting pods. `job_groups`:
+        the release by whose rules Jobs are gangs. Raises `ManifestError`, which names the place of what cannot be used.
         """
-        cluster = cls()
+        cluster = cls(job_groups=job_groups)
         cluster._objects.create(read(source))
         return cluster
 
@@ -268,10 +265,11 @@ class Cluster:
 class _Objects:
     """The objects of a cluster in an API server of its own, and the scheduler's cache of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, job_groups: JobGroupRules) -> None:
         self.cache = SchedulerCache(frozenset({OURS}))
-        self._store = MemoryStore()
-        self._server = ApiServer(self._store, _StandingClock(), random.Random(0))
+        self._rules = GroupApi(job_groups)
+        self._server = StandingServer(ServerOptions(job_groups=job_groups))
+        self._store = self._server.store
 
     def create(self, manifests: Iterable[Manifest]) -> tuple[list[tuple[Resource, str]], list[str]]:
         """Create what does not exist yet, all or nothing.
@@ -320,13 +318,13 @@ class _Objects:
             return []
         workloads: Objects = []
         groups: Objects = []
-        plan = plan_group(job, spec, (), workloads, groups, JOB_GROUPS)
+        plan = plan_group(job, spec, (), workloads, groups, self._rules)
         while not plan.is_ready:
             for action in plan.actions:
                 assert isinstance(action, Create), "a group is made of new objects"
                 made = self._create(manifest, action.object, created)
                 (workloads if made["kind"] == WORKLOADS.kind else groups).append(made)
-            plan = plan_group(job, spec, (), workloads, groups, JOB_GROUPS)
+            plan = plan_group(job, spec, (), workloads, groups, self._rules)
         return [self._create(manifest, pod, created) for pod in _job_pods(job, spec, plan.group)]
 
     def _create(self, manifest: Manifest, obj: Object, created: list[tuple[Resource, str]]) -> Object:
@@ -376,7 +374,7 @@ class _Objects:
 
     def _post(self, resource: Resource, namespace: str, obj: Object) -> Object:
         """Create an object on the server. Raises `ApiError`."""
-        return object_of(_now(self._server.handle(ApiRequest("POST", resource.path(namespace), body=obj))))
+        return object_of(self._server.handle(ApiRequest("POST", resource.path(namespace), body=obj)))
 
     def _tell(self, resource: Resource, change: Change) -> None:
         known = _CACHED.get(resource.plural)
@@ -389,16 +387,6 @@ class _Objects:
             WORKLOADS.plural: self.cache.apply_workloads,
         }
         apply[resource.plural]([change])
-
-
-class _StandingClock:
-    """A clock that stands still."""
-
-    def now(self) -> float:
-        return SIMULATION_EPOCH_S
-
-    async def sleep(self, seconds: float, *, periodic: bool = False) -> None:
-        raise AssertionError("no time passes here")
 
 
 def read(source: Source) -> list[Manifest]:
@@ -449,16 +437,6 @@ def _has_started(job: Object, owned: Container[object]) -> bool:
 
 def _store_key(resource: Resource, namespace: str, name: str) -> str:
     return f"/{resource.plural}/{namespace}/{name}" if resource.namespaced else f"/{resource.plural}/{name}"
-
-
-def _now(coroutine: Coroutine[object, object, T]) -> T:
-    """The result of a coroutine that never waits, as with a store in memory; works inside a running event loop too."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise AssertionError("a server in memory never waits")
 
 
 def _said(summary: str) -> Object:

@@ -34,6 +34,7 @@ COMMANDS = (
     Command("up", "muster.cli.up:up", "Start an embedded cluster that kubectl can use"),
     Command("simulate", "muster.cli.simulate:simulate", "Run manifests on a cluster in virtual time and report"),
     Command("explain", "muster.cli.explain:explain", "Why a group waits, who holds the room, and what would help"),
+    Command("check", "muster.cli.check:check", "What each release of Kubernetes makes of manifests, Jobs and groups"),
     Command("snapshot", "muster.cli.snapshot:snapshot", "What the scheduler reads of a live cluster, in one file"),
     Command(
         "convert",

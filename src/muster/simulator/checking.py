@@ -1,0 +1,224 @@
+"""What each release of Kubernetes makes of manifests: whether it takes them, and which Jobs become gangs, and why not.
+
+Sources: KEP-5547, kube-apiserver and kube-controller-manager of 1.35 to 1.37; the gates are those of their releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from muster.api.codec import Object, copy_object
+from muster.api.manifests import Manifest, creation_order, resource_of
+from muster.api.meta import controller_of, name_of, namespace_of
+from muster.apiserver.options import Release, ServerOptions
+from muster.apiserver.request import ApiRequest
+from muster.client.transport import Query, Response
+from muster.simulator.standing import StandingServer
+
+RELEASES: tuple[Release, ...] = ("1.35", "1.36", "1.37")
+
+_STRICT = "strict decoding error: "
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a release makes of one object. `unknown`: fields that it does not know and drops, as it names them."""
+
+    release: Release
+    problem: str = ""
+    unknown: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A feature gate that is needed. `default`: how it is set without asking; `where`: the components."""
+
+    name: str
+    default: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Integration:
+    """What a release makes of a Job. `outcome`: `gang`, `basic` (pods one by one, in a group) or `none` (no group).
+
+    `unmet`: the conditions for a gang that do not hold, as fields and what they would have to be.
+    """
+
+    release: Release
+    outcome: str
+    min_count: int = 0
+    unmet: tuple[str, ...] = ()
+    gates: tuple[Gate, ...] = ()
+
+
+def check_object(manifests: Sequence[Manifest], at: int, release: Release) -> Finding:
+    """One of the objects, with those before it in place that it may refer to (namespaces, classes, groups)."""
+    server = StandingServer(ServerOptions(emulate=release))
+    obj = manifests[at].object
+    for each in creation_order(manifests):
+        if each.object["kind"] in _REFERRED_TO and each.object is not obj:
+            _post(server, each.object, ())
+    strict = _post(server, obj, (("dryRun", "All"), ("fieldValidation", "Strict")))
+    loose = _post(server, obj, (("dryRun", "All"), ("fieldValidation", "Ignore")))
+    unknown: tuple[str, ...] = ()
+    said = _message(strict)
+    if _STRICT in said:
+        unknown = tuple(each.strip() for each in said.partition(_STRICT)[2].split(", "))
+    problem = "" if loose.status < 400 else _message(loose)
+    if loose.status == 404 and not isinstance(loose.body, dict):
+        problem = f"{obj['apiVersion']} {obj['kind']} is not served in {release}"
+    return Finding(release, problem, unknown)
+
+
+_REFERRED_TO = ("Namespace", "PriorityClass", "Workload", "CompositePodGroup")
+
+
+def _post(server: StandingServer, obj: Object, query: Query) -> Response:
+    resource = resource_of(obj)
+    assert resource is not None, "manifests are of known kinds"
+    namespace = (namespace_of(obj) or "default") if resource.namespaced else ""
+    if namespace and obj["kind"] != "Namespace":
+        plain: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        server.handle(ApiRequest("POST", "/api/v1/namespaces", body=plain))
+    return server.handle(ApiRequest("POST", resource.path(namespace), query, body=copy_object(obj)))
+
+
+def _message(response: Response) -> str:
+    if response.status < 400:
+        return ""
+    return str(response.body.get("message", "")) if isinstance(response.body, dict) else response.body.decode().strip()
+
+
+# -- Jobs ------------------------------------------------------------------------------------------------------------
+
+
+def integration_of(job: Object, release: Release) -> Integration:
+    """What a release makes of a Job (workload-api.md 5.1, 5.2)."""
+    if release == "1.35":
+        why = "1.35 makes no groups for Jobs: write a Workload and set spec.workloadRef in the pod template"
+        return Integration(release, "none", unmet=(why,))
+    found = _in_1_36(job) if release == "1.36" else _in_1_37(job)
+    gates = gates_of(job, release) if found.outcome != "none" else ()
+    return Integration(release, found.outcome, found.min_count, found.unmet, gates)
+
+
+def _in_1_36(job: Object) -> Integration:
+    spec = job["spec"]
+    parallelism = spec.get("parallelism", 1)
+    unmet = []
+    if parallelism <= 1:
+        unmet.append(f"spec.parallelism is {parallelism}: must be greater than 1")
+    if spec.get("completionMode") != "Indexed":
+        unmet.append(f"spec.completionMode is {spec.get('completionMode') or 'NonIndexed'}: must be Indexed")
+    if spec.get("completions") != parallelism:
+        unmet.append(
+            f"spec.completions is {spec.get('completions', 'not set')}: must equal parallelism ({parallelism})"
+        )
+    unmet += _own_rules(job)
+    return Integration("1.36", "none" if unmet else "gang", 0 if unmet else parallelism, tuple(unmet))
+
+
+def _in_1_37(job: Object) -> Integration:
+    unmet = _own_rules(job)
+    if unmet:
+        return Integration("1.37", "none", unmet=tuple(unmet))
+    spec = job["spec"]
+    policy = (spec.get("scheduling") or {}).get("schedulingPolicy") or {}
+    if policy.get("gang") is None:
+        why = (
+            "spec.scheduling.schedulingPolicy is not set" if not policy else "spec.scheduling.schedulingPolicy is basic"
+        )
+        return Integration("1.37", "basic", 1, (f"{why}: a gang needs gang: {{}} there",))
+    least = policy["gang"].get("minCount") or max(1, spec.get("parallelism", 1))
+    return Integration("1.37", "gang", least)
+
+
+def _own_rules(job: Object) -> list[str]:
+    """The conditions that both releases have."""
+    unmet = []
+    if (job["spec"]["template"].get("spec") or {}).get("schedulingGroup"):
+        unmet.append("spec.template.spec.schedulingGroup is set: the pods join that group, the Job makes none")
+    owner = controller_of(job)
+    if owner is not None and owner.get("kind") != "CronJob":
+        unmet.append(
+            f"{owner.get('kind')} {owner.get('name')} owns the Job: it makes the group, not the Job controller"
+        )
+    return unmet
+
+
+# -- gates -----------------------------------------------------------------------------------------------------------
+
+_ALL = "kube-apiserver, kube-controller-manager, kube-scheduler"
+_SERVER_AND_SCHEDULER = "kube-apiserver, kube-scheduler"
+_SERVER_AND_CONTROLLERS = "kube-apiserver, kube-controller-manager"
+_OFF = "off (alpha)"
+_BETA_OFF = "off (beta)"
+
+
+def gates_of(obj: Object, release: Release) -> tuple[Gate, ...]:
+    """The feature gates that an object needs in a release for all that it asks for (workload-api.md 7)."""
+    wants = set(_wants(obj))
+    table = _TABLE[release]
+    return tuple(gate for want in _ORDER if want in wants for gate in table.get(want, ()))
+
+
+def _wants(obj: Object) -> Iterable[str]:
+    spec, kind = obj.get("spec") or {}, obj["kind"]
+    if kind == "Job":
+        yield "group"
+        yield "gang"
+        yield "job"
+        spec = spec.get("scheduling") or {}
+    elif kind in ("PodGroup", "Workload", "CompositePodGroup") or (
+        kind == "Pod" and (spec.get("schedulingGroup") or spec.get("workloadRef"))
+    ):
+        yield "group"
+    for entry in (spec, *(spec.get("podGroupTemplates") or ())):
+        if "gang" in (entry.get("schedulingPolicy") or {}):
+            yield "gang"
+        if (entry.get("schedulingConstraints") or {}).get("topology"):
+            yield "topology"
+        if entry.get("disruptionMode") or entry.get("priorityClassName"):
+            yield "preemption"
+        if entry.get("resourceClaims") and kind != "Pod":
+            yield "claims"
+        if entry.get("preemptionPolicy") and kind != "Pod":
+            yield "policy"
+    if kind == "CompositePodGroup" or any(spec.get(name) for name in _COMPOSITE_FIELDS):
+        yield "composite"
+        yield "topology"
+
+
+_COMPOSITE_FIELDS = ("compositePodGroupTemplates", "parentCompositePodGroupName")
+_ORDER = ("group", "gang", "job", "topology", "preemption", "claims", "composite", "policy")
+_TABLE: dict[Release, dict[str, tuple[Gate, ...]]] = {
+    "1.35": {
+        "group": (Gate("GenericWorkload", _OFF, _SERVER_AND_SCHEDULER),),
+        "gang": (Gate("GangScheduling", _OFF, "kube-scheduler"),),
+    },
+    "1.36": {
+        "group": (Gate("GenericWorkload", _OFF, _ALL),),
+        "gang": (Gate("GangScheduling", _OFF, "kube-scheduler"),),
+        "job": (Gate("WorkloadWithJob", _OFF, _SERVER_AND_CONTROLLERS),),
+        "topology": (Gate("TopologyAwareWorkloadScheduling", _OFF, _SERVER_AND_SCHEDULER),),
+        "preemption": (Gate("WorkloadAwarePreemption", _OFF, _SERVER_AND_SCHEDULER),),
+        "claims": (Gate("DRAWorkloadResourceClaims", _OFF, f"{_ALL}, kubelet"),),
+    },
+    "1.37": {
+        "group": (Gate("GenericWorkload", _BETA_OFF, _ALL),),
+        "job": (Gate("WorkloadWithJob", _OFF, _SERVER_AND_CONTROLLERS),),
+        "topology": (Gate("TopologyAwareWorkloadScheduling", _OFF, _SERVER_AND_SCHEDULER),),
+        "claims": (Gate("DRAWorkloadResourceClaims", _BETA_OFF, f"{_ALL}, kubelet"),),
+        "composite": (Gate("CompositePodGroup", _OFF, _SERVER_AND_SCHEDULER),),
+        "policy": (Gate("PodGroupPreemptionPolicy", _OFF, _SERVER_AND_SCHEDULER),),
+    },
+}
+
+
+def named(obj: Object) -> str:
+    """`Kind namespace/name`, without the default namespace."""
+    namespace = namespace_of(obj)
+    return f"{obj['kind']} {f'{namespace}/' if namespace and namespace != 'default' else ''}{name_of(obj)}"
