@@ -31,6 +31,9 @@ from muster.scheduler.hierarchy import Chain, Hierarchy, parent_key
 from muster.scheduler.layouts import TopologyObjects, layout_of, template_name, workload_key
 from muster.scheduler.members import Members, PodRecord, scheduler_name_of
 
+KEEP_TOGETHER_KEY = "scheduling.muster-k8s.dev/keep-together"
+"""The annotation that says how long a gang may run with too few members (see `keeping`)."""
+
 
 class SchedulerCache:
     """Objects by key, members by group, and the engine's view of nodes and usage (`state`)."""
@@ -47,6 +50,11 @@ class SchedulerCache:
         self._scheduler_names = scheduler_names
         self._pod_by_pod = pod_by_pod
         self._whole_jobs: dict[str, None] = {}
+        self.given_up: dict[str, frozenset[str]] = {}
+        """Groups that were evicted as a whole and begin anew, with the uids of those evicted: as long as these, or
+        others that are leaving, are there, they count for nothing."""
+        self.kept_jobs: dict[str, str] = {}
+        """What Jobs say about keeping their gang together, by uid (see `keeping`)."""
         self._groups_of_object: dict[tuple[bool, str], dict[str, None]] = {}
         self._effects = Effects()
         self.assigned_changed: dict[str, None] = {}
@@ -75,13 +83,24 @@ class SchedulerCache:
         """The topology that a group is bound to; None without a constraint."""
         if terms.topology_key is None and terms.topology is None:
             return None
-        if terms.topology is None and not members.scheduled:
+        if terms.topology is None and not self.standing(members):
             return OneDomain(terms.topology_key)
         table, layout = self.state.snapshot().table, None
         if terms.topology is not None:
             layout = layout_of(members, terms.topology, table, self._siblings(members.ref, terms.topology))
-        placed = {key: record.node for key, record in members.scheduled.items()}
+        placed = {key: record.node for key, record in self.standing(members).items()}
         return one_domain(table, terms.topology_key, placed, layout)
+
+    def standing(self, members: Members) -> dict[str, PodRecord]:
+        """The members with a node that count for their group."""
+        evicted = self.given_up.get(members.ref.key)
+        if evicted is None:
+            return members.scheduled
+        return {
+            key: record
+            for key, record in members.scheduled.items()
+            if not is_deleting(record.pod) and uid_of(record.pod) not in evicted
+        }
 
     def _siblings(self, ref: GroupRef, terms: TopologyTerms) -> list[Members]:
         """The other groups of the same template, if the group is to be spread among them."""
@@ -129,10 +148,10 @@ class SchedulerCache:
         """Remember a member that ended well for as long as its pod exists."""
         pod = change.object
         ref, owner = None if self._pod_by_pod else group_of(pod), controller_of(pod)
-        if ref is None or owner is None:
+        if ref is None:
             return
         if change.new is not None and has_succeeded(change.new):
-            self._members(ref).succeeded[key_of(pod)] = owner["uid"]
+            self._members(ref).succeeded[key_of(pod)] = "" if owner is None else owner["uid"]
         elif ref.key in self.groups:
             self.groups[ref.key].succeeded.pop(key_of(pod), None)
 
@@ -140,6 +159,11 @@ class SchedulerCache:
         """Take over changes of Jobs: those that need each of their pods to succeed once are remembered."""
         for change in changes:
             uid = uid_of(change.object)
+            text = (change.object["metadata"].get("annotations") or {}).get(KEEP_TOGETHER_KEY)
+            if change.new is None or text is None:
+                self.kept_jobs.pop(uid, None)
+            else:
+                self.kept_jobs[uid] = text
             if self.topologies.set_job(change.object, exists=change.new is not None):
                 self._touch_groups_of_job(uid)
             if change.new is not None and _runs_each_index_once(change.new):

@@ -6,10 +6,12 @@ The service feeds it (`apply`), asks what to do (`settle`, `decide`) and reports
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from muster.api.meta import uid_of
 from muster.engine.axis import PODS
 from muster.engine.model import Decision, Member, Placed, Placement
 from muster.engine.preemption.model import NoPlan, Plan
@@ -100,6 +102,8 @@ class SchedulerCore:
     def settle(self, now: float) -> list[Held]:
         """Move entities for what changed since the last call; the groups that are held for a new reason."""
         effects = self.cache.take_effects()
+        for group in [each for each in self.cache.given_up if each in effects.groups]:
+            self._note_gone(group)
         held = list(self.gate.settle(effects, now))
         for entity in self.preemptions.gone(effects.gone):
             self.queue.activate(entity, now, "VictimsGone")
@@ -118,6 +122,15 @@ class SchedulerCore:
         if effects.placed:
             wake_for_pods(self.queue, self.cache.state.objects, effects.placed, now)
         return held
+
+    def give_up(self, group: str, members: Iterable[PodRecord]) -> None:
+        """All members of a group are being evicted: it begins anew, and they count for it no more."""
+        self.cache.given_up[group] = frozenset(uid_of(record.pod) for record in members)
+
+    def _note_gone(self, group: str) -> None:
+        members = self.cache.groups.get(group)
+        if members is None or len(self.cache.standing(members)) == len(members.scheduled):
+            del self.cache.given_up[group]
 
     def adopt_nominations(self) -> None:
         """After a restart: room that was kept for pending pods goes on being kept."""

@@ -237,7 +237,7 @@ class Entities:
         """How many members count as there; those of other schedulers do not for upstream while they are pending."""
         if self.options.release:
             return len(members.scheduled) + sum(record.ours for record in members.pending.values())
-        return members.known + self.cache.done(members)
+        return len(members.pending) + self._scheduled(members)
 
     def _gated(self, members: Members) -> tuple[str, ...]:
         """The gated members that hold the group."""
@@ -250,7 +250,7 @@ class Entities:
         return tuple(dict.fromkeys(scheduler_name_of(each.pod) for each in members.pending.values() if each.ours))
 
     def _scheduled(self, members: Members) -> int:
-        return len(members.scheduled) + self.cache.done(members)
+        return len(self.cache.standing(members)) + self.cache.done(members)
 
     def _member(self, record: PodRecord) -> Member:
         return Member(record.key, self.cache.shape(record))

@@ -38,6 +38,7 @@ class SchedulerOptions(Struct, frozen=True):
     the event loop.
     `event_source`: the component in whose name events are written.
     `repair_after_s`: a gang that is bound in part for so long is undone (see `repair`); None: never.
+    `keeps_together`: whether gangs that ask for it are evicted as a whole when they lose members (see `keeping`).
     `bind_timeouts_s`: how long the volumes of a pod may take, by schedulerName (VolumeBindingArgs).
     `bindings`: how many bind requests are under way at once. Times are in seconds. `plan_limit_s`: a cap for each
     search for victims in a live scheduler; without, work alone is counted, and equal runs have equal plans.
@@ -61,6 +62,7 @@ class SchedulerOptions(Struct, frozen=True):
     plan_limit_s: float | None = None
     event_source: str = DEFAULT_SCHEDULER
     repair_after_s: float | None = 30.0
+    keeps_together: bool = True
 
     choices: Choices = field(default_factory=Choices)
 

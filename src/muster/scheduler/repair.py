@@ -12,8 +12,10 @@ a random part, so that two schedulers (or two copies of this one) that take each
                     whole, or none bound
 
 A gang that was whole once is left alone: members that it loses later are replaced by whoever owns them
-(workload-api.md 8.75). How that is known: its condition, else what this process has seen. A Workload's template (1.35)
-has no condition; such a group is only undone after a binding of it failed here or a kubelet rejected a member.
+(workload-api.md 8.75). Unless it is to be kept together (`keeping`): then it is given up in the same way, but after its
+own time, and it may be tried again at once. How it is known that it was whole: its condition, else what this process
+has seen. A Workload's template (1.35) has no condition; such a group is only undone after a binding of it failed here
+or a kubelet rejected a member.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from msgspec import Struct
 from muster.api.codec import Object
 from muster.api.groups import INITIALLY_SCHEDULED, GroupRef, GroupTerms
 from muster.api.meta import condition, has_condition, is_deleting, uid_of
-from muster.scheduler.cache import SchedulerCache
+from muster.scheduler.cache import KEEP_TOGETHER_KEY, SchedulerCache
+from muster.scheduler.keeping import KeepError, keep_together_s
 from muster.scheduler.members import Members, PodRecord
 
 FIRST_FENCE_S = 5.0
@@ -49,19 +52,31 @@ _REJECTED = (
 """How reasons begin with which a kubelet refuses a pod that it was given (`pkg/kubelet/lifecycle/predicate.go`)."""
 
 
+UNDONE = "PodGroupUndone"
+NOT_WHOLE = "PodGroupNotWhole"
+"""Reasons of events: a gang never was whole; one that is to be kept together is whole no more."""
+
+
 class Undo(Struct, frozen=True):
-    """Bound members of a group to delete, until when it is not tried again, and why, for people."""
+    """Bound members of a group to delete, until when it is not tried again, and why, for programs and people."""
 
     ref: GroupRef
     members: tuple[PodRecord, ...]
     fenced_until_s: float
     message: str
+    reason: str = UNDONE
 
 
 class Repairs:
-    """Watches over groups; `after_s` None: never gives one up."""
+    """Watches over groups; `after_s` None: never gives one up. `keeps`: whether gangs may be kept together.
 
-    def __init__(self, cache: SchedulerCache, rng: random.Random, after_s: float | None) -> None:
+    `faults`: annotations that cannot be read, by group, for whoever tells people; taken by the service.
+    """
+
+    def __init__(self, cache: SchedulerCache, rng: random.Random, after_s: float | None, *, keeps: bool = True) -> None:
+        self.faults: dict[str, str] = {}
+        self._keeps = keeps
+        self._kept: dict[str, float] = {}
         self._cache = cache
         self._rng = rng
         self._after_s = after_s
@@ -74,7 +89,7 @@ class Repairs:
 
     def touch(self, group: str) -> None:
         """Something happened to members of the group."""
-        if self._after_s is not None:
+        if self._after_s is not None or self._keeps:
             self._touched[group] = None
 
     def failed(self, group: str) -> None:
@@ -86,7 +101,7 @@ class Repairs:
 
     def forget(self, group: str) -> None:
         """The group is gone."""
-        for kept in (self._whole, self._certain, self._partial, self._undone):
+        for kept in (self._whole, self._certain, self._partial, self._undone, self._kept):
             kept.pop(group, None)
 
     def forget_pod(self, uid: str) -> None:
@@ -106,6 +121,8 @@ class Repairs:
         return min((self._deadline_s(group, is_busy) for group in self._partial), default=None)
 
     def _deadline_s(self, group: str, is_busy: Callable[[str], bool]) -> float:
+        if group in self._kept:
+            return self._partial[group] + self._kept[group]
         assert self._after_s is not None, "without a limit nothing is noted"
         members = self._cache.groups.get(group)
         waits = is_busy(group) or (members is not None and any(each.assumed for each in members.scheduled.values()))
@@ -120,12 +137,35 @@ class Repairs:
         useful, bound = _useful(members), _bound(members)
         if len(useful) + self._cache.done(members) >= terms.min_count:
             self._partial.pop(group, None)
+            self._kept.pop(group, None)
             if not any(record.assumed for record in useful):
                 self._whole[group] = None
                 self._certain.pop(group, None)
-        elif not bound or self._was_whole(members):
+        elif bound and self._was_whole(members):
+            self._examine_kept(members, terms, now)
+        elif not bound or self._after_s is None:
             self._partial.pop(group, None)
+            self._kept.pop(group, None)
         else:
+            self._kept.pop(group, None)
+            self._partial.setdefault(group, now)
+
+    def _examine_kept(self, members: Members, terms: GroupTerms, now: float) -> None:
+        """A gang that was whole has too few members: whether that is only to be for a time.
+
+        Members that ended well are not missing: a gang that comes to its end is left alone.
+        """
+        group = members.ref.key
+        try:
+            keep_s = keep_together_s(self._cache, members) if self._keeps else None
+        except KeepError as error:
+            keep_s = None
+            self.faults[group] = str(error)
+        if keep_s is None or len(_useful(members)) + len(members.succeeded) >= terms.min_count:
+            self._partial.pop(group, None)
+            self._kept.pop(group, None)
+        else:
+            self._kept[group] = keep_s
             self._partial.setdefault(group, now)
 
     def _was_whole(self, members: Members) -> bool:
@@ -142,7 +182,7 @@ class Repairs:
     def _undo(self, group: str, now: float) -> Undo | None:
         """Give a group up and fence it. None: it turned out to be whole, or nothing of it is ours to delete."""
         self._examine(group, now)
-        since_s = self._partial.pop(group, None)
+        since_s, keep_s = self._partial.pop(group, None), self._kept.pop(group, None)
         members = self._cache.groups.get(group)
         if since_s is None or members is None:
             return None
@@ -152,10 +192,19 @@ class Repairs:
             return None
         self._deleted.update((uid_of(record.pod), None) for record in mine)
         self._certain.pop(group, None)
+        if keep_s is not None:
+            return Undo(members.ref, tuple(mine), now, self._kept_words(members, terms, keep_s), NOT_WHOLE)
         count = self._undone[group] = self._undone.get(group, 0) + 1
         plain_s = min(MAX_FENCE_S, FIRST_FENCE_S * 2.0 ** min(count - 1, 30))
         fenced_until_s = now + plain_s * self._rng.uniform(1.0, 1.0 + JITTER)
         return Undo(members.ref, tuple(mine), fenced_until_s, self._words(members, terms, now - since_s))
+
+    def _kept_words(self, members: Members, terms: GroupTerms, keep_s: float) -> str:
+        left = len(_useful(members)) + len(members.succeeded)
+        return (
+            f"pod group {members.ref.key} has {left} of at least {terms.min_count} pods and was not refilled within "
+            f"{keep_s:g} s: it is evicted and queued again as a whole ({KEEP_TOGETHER_KEY})"
+        )
 
     def _words(self, members: Members, terms: GroupTerms, seconds: float) -> str:
         bound = len(_useful(members)) + self._cache.done(members)

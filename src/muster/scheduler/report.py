@@ -109,6 +109,14 @@ class Reporter:
         self._said[record.key] = (message, now)
         self._put(_Event(record.pod, "Warning", "FailedScheduling", message))
 
+    def ignored(self, group: str, text: str) -> None:
+        """Event: an annotation of a group cannot be read and is ignored."""
+        obj = self._groups[POD_GROUPS].get(group)
+        if obj is not None and self._said.get(f"ignored {group}", ("", 0.0))[0] != text:
+            self._said[f"ignored {group}"] = (text, self._clock.now())
+            kinded = obj if obj.get("kind") else {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "PodGroup", **obj}
+            self._put(_Event(kinded, "Warning", "AnnotationIgnored", text))
+
     def forget(self, key: str) -> None:
         """The pod is gone: nothing of it is to be remembered."""
         self._said.pop(key, None)

@@ -55,7 +55,7 @@ from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import ERROR
 from muster.scheduler.preempt_apart import Planning
 from muster.scheduler.preempt_evict import Eviction, Evictor
-from muster.scheduler.repair import Repairs, is_rejection
+from muster.scheduler.repair import NOT_WHOLE, Repairs, is_rejection
 from muster.scheduler.report import Reporter
 from muster.scheduler.served import hub_informer, served
 from muster.scheduler.undoing import Undoer
@@ -123,7 +123,7 @@ class Scheduler:
         )
         self._evictor = Evictor(client, clock, self._events, cache.pods, self, marks_groups=self.options.say_why_held)
         self._undoer = Undoer(client, clock, self._events, cache.pods)
-        self._repairs = Repairs(cache, rng, self.options.repair_after_s)
+        self._repairs = Repairs(cache, rng, self.options.repair_after_s, keeps=self.options.keeps_together)
         self._contested: dict[str, None] = {}
         self._volumes = VolumeBinder(client, clock, cache.state, self)
         self._changes: list[tuple[Resource, list[Change]]] = []
@@ -300,6 +300,7 @@ class Scheduler:
         elif resource == POD_GROUPS:
             self._succeeded.pop(key, None)
             self._repairs.forget(key)
+            self._reporter.forget(f"ignored {key}")
 
     async def _flush(self) -> None:
         """Retry what has slept for too long: a periodic timer, so that a simulation may end without it."""
@@ -342,7 +343,13 @@ class Scheduler:
             logger.warning("group undone", extra={"group": undo.ref.key, "pods": len(undo.members)})
             self.metrics.undone(len(undo.members))
             self.core.fence(undo.ref.key, undo.fenced_until_s)
+            if undo.reason == NOT_WHOLE:
+                self.core.give_up(undo.ref.key, undo.members)
             self._undoer.submit(undo)
+        faults, self._repairs.faults = self._repairs.faults, {}
+        for group, fault in faults.items():
+            logger.warning("annotation ignored", extra={"group": group, "error": fault})
+            self._reporter.ignored(group, fault)
 
     def _waits_for_victims(self, group: str) -> bool:
         return self.core.entity_of(group) in self.core.preemptions

@@ -16,7 +16,6 @@ from muster.scheduler.members import PodRecord
 from muster.scheduler.preempt_units import DISRUPTION_TARGET
 from muster.scheduler.repair import Undo
 
-REASON = "PodGroupUndone"
 FIRST_RETRY_S = 0.1
 MAX_RETRY_S = 10.0
 
@@ -41,17 +40,17 @@ class Undoer:
             undo = await self._submitted.get()
             async with asyncio.TaskGroup() as tasks:
                 for record in undo.members:
-                    tasks.create_task(self._delete(record.key, record.pod, undo.message))
+                    tasks.create_task(self._delete(record.key, record.pod, undo))
 
-    async def _delete(self, key: str, pod: Object, message: str) -> None:
+    async def _delete(self, key: str, pod: Object, undo: Undo) -> None:
         namespace, name, uid = namespace_of(pod), name_of(pod), uid_of(pod)
 
         async def mark() -> None:
             entry = {
                 "type": DISRUPTION_TARGET,
                 "status": "True",
-                "reason": REASON,
-                "message": message,
+                "reason": undo.reason,
+                "message": undo.message,
                 "lastTransitionTime": rfc3339(self._clock.now()),
             }
             patch = {"metadata": {"uid": uid}, "status": {"conditions": [entry]}}
@@ -67,7 +66,7 @@ class Undoer:
         await self._insist(mark, is_there)
         if await self._insist(delete, is_there):
             about = pod if pod.get("kind") else {"apiVersion": "v1", "kind": "Pod", **pod}
-            self._events.record(about, "Warning", REASON, message)
+            self._events.record(about, "Warning", undo.reason, undo.message)
 
     async def _insist(self, request: Callable[[], Awaitable[None]], is_wanted: Callable[[], bool]) -> bool:
         """Send a request until it succeeds (True), makes no sense any more or is refused for good (False)."""

@@ -69,6 +69,7 @@ class ClusterOptions(Struct, frozen=True):
             pod_by_pod=self.pod_by_pod,
             say_why_held=self.scheduler.say_why_held and self.emulate is None,
             repair_after_s=self.scheduler.repair_after_s if self.emulate is None else None,
+            keeps_together=self.scheduler.keeps_together and self.emulate is None,
         )
 
 
