@@ -156,7 +156,11 @@ def test_a_bad_file_is_one_line_that_names_file_and_place(
     ("arguments", "want"),
     [
         pytest.param(["-f", "missing.yaml"], "missing.yaml: cannot be read: No such file", id="missing file"),
-        pytest.param(["-f", "."], ".: cannot be read: Is a directory", id="directory"),
+        pytest.param(
+            ["-f", "docs/decisions"],
+            "docs/decisions: there is no file *.yaml, *.yml, *.json in this directory",
+            id="directory",
+        ),
         pytest.param(["--nodes", "cpu=lots"], "cpu is 'lots', but must be a quantity", id="nodes"),
         pytest.param(["--until", "soon"], "--until: 'soon' is not a duration", id="until"),
         pytest.param(["--at", "30s"], "--at '30s': must be TIME=FILE", id="at without a file"),

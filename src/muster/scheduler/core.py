@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from muster.api.meta import uid_of
 from muster.engine.axis import PODS
-from muster.engine.model import Decision, Member, Placed, Placement
+from muster.engine.model import Decision, Infeasible, Member, Placed, Placement
 from muster.engine.preemption.model import NoPlan, Plan
+from muster.engine.snapshot import Snapshot
 from muster.engine.topology import DomainError
 from muster.scheduler.answers import Answers
 from muster.scheduler.apart import Answer, Apart, group_answer, is_heavy, tree_answer
@@ -31,6 +32,7 @@ from muster.scheduler.cycle import (
     failure,
     is_final,
     refusal,
+    request_of,
     runs,
     segments,
     tree_rejection,
@@ -41,6 +43,7 @@ from muster.scheduler.cycle import (
 )
 from muster.scheduler.entities import GROUP, TREE, Entities
 from muster.scheduler.errors import error_text
+from muster.scheduler.explaining.hints import cheap_change
 from muster.scheduler.gate import Gate, Held
 from muster.scheduler.greedy import GreedyGroups
 from muster.scheduler.members import PodRecord
@@ -75,6 +78,9 @@ class SchedulerCore:
     """Questions that were answered with no, while nothing has happened that could give room."""
     _no_plans: dict[Signature, NoPlan] = field(default_factory=dict)
     """Of those, the ones for which nobody can be evicted."""
+    _hints: dict[Signature, str] = field(default_factory=dict)
+    """What would help those that were refused on the snapshot `_hinted_on`."""
+    _hinted_on: Snapshot | None = None
     _batch: int = 1
     _generation: int = 0
     _apart: list[Apart | Planning] = field(default_factory=list)
@@ -168,6 +174,22 @@ class SchedulerCore:
         if self.entities.profiles[ask.profile].preemption is None:
             return NoPlan("the profile evicts nobody")
         return self.preemptions.plan(self._question(ask, members), now)
+
+    def hint(self, verdict: Verdict) -> str:
+        """What would let a group run that was proved not to fit, in words; "" where that is not cheap to know."""
+        ask, rejection = verdict.ask, verdict.rejection
+        if ask.ref is None or ask.tree is not None or rejection is None or verdict.plan is not None:
+            return ""
+        if rejection.signature is None or not isinstance(self._refused.get(ask.signature), Infeasible):
+            return ""
+        if self._hinted_on is not self.cache.state.snapshot():
+            self._hinted_on = self.cache.state.snapshot()
+            self._hints.clear()
+        if ask.signature not in self._hints:
+            with self.preemptions.view(ask.priority, ask.entity) as snapshot:
+                profile = self.entities.profiles[ask.profile]
+                self._hints[ask.signature] = cheap_change(snapshot, request_of([ask]), profile)
+        return self._hints[ask.signature]
 
     def take_apart(self) -> list[Apart | Planning]:
         """The questions that are to be decided beside the loop and given to `conclude`."""

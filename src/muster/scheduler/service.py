@@ -459,7 +459,9 @@ class Scheduler:
             return
         self._tell_pods(rejection)
         if verdict.ask.ref is not None and verdict.ask.ref.key not in self._succeeded:
-            self._reporter.group(verdict.ask.ref.key, "False", rejection.reason, rejection.message)
+            hint = self.core.hint(verdict) if self.options.say_why_held else ""
+            message = f"{rejection.message}; to run it: {hint}" if hint else rejection.message
+            self._reporter.group(verdict.ask.ref.key, "False", rejection.reason, message)
             self._tell_composites(verdict.ask.ref.key, rejection.message)
 
     def _tell_words(self, verdict: Verdict, words: Words) -> None:
