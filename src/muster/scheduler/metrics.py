@@ -1,4 +1,7 @@
-"""Prometheus metrics under kube-scheduler's names. Durations are measured with the clock that is passed in."""
+"""Prometheus metrics: kube-scheduler's names where the meaning is the same, else `muster_`.
+
+Durations are measured with the clock that is passed in.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from muster.scheduler.cycle import SCHEDULER_ERROR, Verdict
 from muster.scheduler.queue import Place, SchedulingQueue
 
 _BUCKETS = tuple(0.001 * 2**power for power in range(15))
+_VICTIMS = tuple(float(2**power) for power in range(7))
 
 
 class SchedulerMetrics:
@@ -16,7 +20,19 @@ class SchedulerMetrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry if registry is not None else CollectorRegistry()
         self._attempts = Counter(
-            "scheduler_schedule_attempts", "Attempts to schedule pods, by result", ["result"], registry=registry
+            "scheduler_schedule_attempts",
+            "Attempts to schedule pods, by result and schedulerName",
+            ["result", "profile"],
+            registry=registry,
+        )
+        self._preemptions = Counter(
+            "scheduler_preemption_attempts", "Attempts that chose pods to evict", registry=registry
+        )
+        self._victims = Histogram(
+            "scheduler_preemption_victims", "Pods to evict for one attempt", registry=registry, buckets=_VICTIMS
+        )
+        self._bindings = Counter(
+            "muster_bindings", "Bindings by outcome: bound, failed", ["outcome"], registry=registry
         )
         self._group_attempts = Counter(
             "scheduler_podgroup_schedule_attempts",
@@ -31,26 +47,33 @@ class SchedulerMetrics:
             buckets=_BUCKETS,
         )
         pending = Gauge(
-            "scheduler_pending_entities", "Groups and plain pods that wait, by queue", ["queue"], registry=registry
+            "muster_pending_entities", "Groups and plain pods that wait, by queue", ["queue"], registry=registry
         )
         self._pending_in = {place: pending.labels(place.value) for place in Place}
         self._incoming = Counter(
-            "scheduler_queue_incoming_pods", "Moves between queues", ["queue", "event"], registry=registry
+            "muster_queue_moves", "Moves of groups and plain pods between queues", ["queue", "event"], registry=registry
         )
         self._undone = Counter("muster_podgroups_undone", "Groups bound in part that were given up", registry=registry)
         self._undone_pods = Counter("muster_podgroup_pods_undone", "Bound pods deleted with them", registry=registry)
         self._exported: dict[tuple[str, str], int] = {}
 
-    def decided(self, verdicts: list[Verdict], seconds: float) -> None:
-        """Count the attempts of one batch."""
+    def decided(self, verdicts: list[tuple[str, Verdict]], seconds: float) -> None:
+        """Count the attempts of one batch; each with the schedulerName of its pods."""
         self._algorithm.observe(seconds)
-        for verdict in verdicts:
+        for profile, verdict in verdicts:
             if verdict.placements:
-                self._attempts.labels("scheduled").inc(len(verdict.placements))
+                self._attempts.labels("scheduled", profile).inc(len(verdict.placements))
             if verdict.rejection is not None:
-                self._attempts.labels(_result(verdict)).inc(len(verdict.rejection.pods))
+                self._attempts.labels(_result(verdict), profile).inc(len(verdict.rejection.pods))
+            if verdict.victims:
+                self._preemptions.inc()
+                self._victims.observe(len(verdict.victims))
             if verdict.ask.ref is not None:
                 self._group_attempts.labels("scheduled" if verdict.placements else _result(verdict)).inc()
+
+    def bound(self, outcome: str) -> None:
+        """Count the answer to a binding."""
+        self._bindings.labels(outcome).inc()
 
     def undone(self, pods: int) -> None:
         """Count a group that was given up, with its bound pods."""

@@ -188,12 +188,18 @@ class Scheduler:
             if self._binder.idle.is_set():
                 self.ready.set()
             if verdicts:
-                self.metrics.decided(verdicts, self._clock.now() - now)
+                named = [(self._scheduler_name(verdict), verdict) for verdict in verdicts]
+                self.metrics.decided(named, self._clock.now() - now)
             # 5. Let the others run; without anything ready, sleep until something changes or a backoff ends.
             if verdicts or self.core.queue.has_ready:
                 await asyncio.sleep(0)
             else:
                 await self._sleep()
+
+    def _scheduler_name(self, verdict: Verdict) -> str:
+        first = next((member.key for member in verdict.ask.members), "")
+        record = self.core.cache.pods.get(first)
+        return "" if record is None else scheduler_name_of(record.pod)
 
     def _decide_beside(self) -> None:
         """Decide what may take long in a thread, one at a time."""
@@ -406,12 +412,14 @@ class Scheduler:
     def bound(self, request: BindRequest) -> None:
         self.ready.set()
         self.core.bound(request.key)
+        self.metrics.bound("bound")
         self._reporter.scheduled(request.pod, request.node)
         self._after_commit(request.commit)
 
     def bind_failed(self, request: BindRequest) -> None:
         self.ready.set()
         logger.info("binding failed", extra={"pod": request.key, "node": request.node})
+        self.metrics.bound("failed")
         if request.commit.ref is not None:
             self._repairs.failed(request.commit.ref.key)
         if self._is_current(request):
