@@ -8,7 +8,7 @@ that closes all other nodes. Sources: workload-scheduling.md 1.3-1.6 (KEP-5732).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -76,18 +76,20 @@ class Within(Struct, frozen=True):
 
 class Domains(Struct, frozen=True):
     """The nodes with a label by its value. `values` in NodeTable order of their first nodes; `rows`: the nodes with
-    the label, domain by domain; `starts[d]`: where domain d begins in `rows`."""
+    the label, domain by domain; `starts[d]`: where domain d begins in `rows`. `in_order`: these are all nodes as they
+    are in the table."""
 
     key: str
     values: tuple[str, ...]
     rows: Ints
     starts: Ints
+    in_order: bool = False
 
     def sums(self, values: Ints) -> Ints:
         """int64[D]: the values (int64[N]) of each domain's nodes, summed."""
         if not self.values:
             return np.zeros(0, dtype=np.int64)
-        sums: Ints = np.add.reduceat(values[self.rows], self.starts)
+        sums: Ints = np.add.reduceat(values if self.in_order else values[self.rows], self.starts)
         return sums
 
     def nodes(self, table: NodeTable) -> list[list[str]]:
@@ -116,7 +118,8 @@ def _partition(table: NodeTable, key: str) -> Domains:
         order = np.argsort(ids, kind="stable")
         rows, ids = rows[order], ids[order]
     starts = np.flatnonzero(np.diff(ids, prepend=-1))
-    return Domains(key, tuple(column.values), rows.astype(np.int64), starts.astype(np.int64))
+    in_order = bool(np.array_equal(rows, np.arange(len(table))))
+    return Domains(key, tuple(column.values), rows.astype(np.int64), starts.astype(np.int64), in_order)
 
 
 def domain_text(key: str, value: str) -> str:
@@ -188,26 +191,50 @@ def decide_in_one_domain(
     the least room, which leaves the largest domains free, then NodeTable order. `Infeasible` needs a proof for each
     domain. `request` has members; `limit` is the budget of all domains together.
     """
-    ranked = candidates(profile, snapshot, request, key)
-    if not ranked:
+    ranked = _ranking(profile, snapshot, request, key)
+    if not len(ranked):
         return _no_domain(snapshot, request, key)
+    note = partial(note_counts, profile, snapshot, demands_of(request.members), key)
     needed = max(request.min_count - request.scheduled, 1)
-    open_ = [candidate for candidate in ranked if candidate.most >= needed]
+    open_ = ranked.holding(needed)
     if not open_:
-        decision = inside(limited(profile, key, ranked[0].value), 1)
-        return _refused(key, len(ranked), ranked[0].value, decision)
-    share = limit if len(open_) == 1 else max(1, limit // _SHARES)
-    return _best_of(key, len(ranked), open_, limit, lambda value: inside(limited(profile, key, value), share))
+        note(ranked.at(0).value)
+        decision = inside(limited(profile, key, ranked.at(0).value), 1)
+        return _refused(key, len(ranked), ranked.at(0).value, decision)
+    share = limit if open_ == 1 else max(1, limit // _SHARES)
+
+    def place(value: str) -> Decision:
+        note(value)
+        return inside(limited(profile, key, value), share)
+
+    return _best_of(key, ranked, open_, limit, place)
 
 
-def _best_of(
-    key: str, number: int, open_: Sequence[Candidate], limit: int, inside: Callable[[str], Decision]
-) -> Decision:
+def note_counts(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], key: str, value: str) -> None:
+    """Notes how many pods fit inside a domain, where that is what fits in the cluster: for rules that see one node.
+
+    It saves asking every rule about every node once more.
+    """
+    if snapshot.reserved or binding(profile, snapshot, demands) or len(snapshot.counts) > _MOST_NOTED:
+        return
+    here, mask = limited(profile, key, value), Within(key, value).count(demands[0].shape, snapshot) > 0
+    for demand in demands:
+        counts = np.where(mask, profile.count(demand.shape, snapshot), 0)
+        counts.setflags(write=False)
+        snapshot.counts[here.filters, demand.shape] = counts
+
+
+_MOST_NOTED = 80
+"""Of the counts that a snapshot keeps."""
+
+
+def _best_of(key: str, ranked: _Ranking, open_: int, limit: int, inside: Callable[[str], Decision]) -> Decision:
+    """Tries the first domains, `open_` of them at most."""
     best: Placed | None = None
     first: Decision | None = None
     undecided: list[Undecided] = []
     spent, further = 0, 0
-    for candidate in open_:
+    for candidate in map(ranked.at, range(open_)):
         if best is not None and (candidate.most <= len(best.placements) or further >= _MOST_AFTER_PLACED):
             break
         if spent >= max(limit, 1):
@@ -225,8 +252,8 @@ def _best_of(
         return best
     assert first is not None
     if not undecided:
-        return _refused(key, number, open_[0].value, first)
-    reason = f"in {len(undecided)} of {number} topology domains of {key} {undecided[0].reason}"
+        return _refused(key, len(ranked), ranked.at(0).value, first)
+    reason = f"in {len(undecided)} of {len(ranked)} topology domains of {key} {undecided[0].reason}"
     return Undecided(spent, reason, undecided[0].diagnosis, undecided[0].best_found)
 
 
@@ -251,11 +278,42 @@ def _no_domain(snapshot: Snapshot, request: GroupRequest, key: str) -> Infeasibl
     return Infeasible(proof, Diagnosis(request.members[0].key, nodes, reasons, frozenset({PLUGIN})))
 
 
+class _Ranking(Struct, frozen=True):
+    """Domains in order of preference: `order` int64[C] indexes `values` and the columns of `keys` int64[4, D].
+
+    The keys are what Candidate.preference says, but for the last; `most` is the first of them, turned round.
+    """
+
+    values: tuple[str, ...]
+    order: Ints
+    keys: Ints
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def at(self, place: int) -> Candidate:
+        """The candidate at this place."""
+        domain = int(self.order[place])
+        key = self.keys[:, domain].tolist()
+        return Candidate(self.values[domain], -key[0], (*key, domain))
+
+    def holding(self, needed: int) -> int:
+        """How many domains may hold so many members; they are the first."""
+        return int(np.count_nonzero(self.keys[0, self.order] <= -needed))
+
+
 def candidates(profile: Profile, snapshot: Snapshot, request: GroupRequest, key: str) -> list[Candidate]:
     """The domains that the group may use, the preferred ones first, whether they have room or not."""
+    ranked = _ranking(profile, snapshot, request, key)
+    return [ranked.at(place) for place in range(len(ranked))]
+
+
+def _ranking(profile: Profile, snapshot: Snapshot, request: GroupRequest, key: str) -> _Ranking:
+    """All domains in one pass over the nodes."""
     domains = domains_of(snapshot.table, key)
     if not domains.values:
-        return []
+        empty = np.zeros(0, dtype=np.int64)
+        return _Ranking((), empty, empty.reshape(4, 0))
     demands = demands_of(request.members)
     rooms = _rooms(profile, snapshot, demands, domains)
     wanted = np.array([len(demand.places) for demand in demands], dtype=np.int64)
@@ -263,12 +321,11 @@ def candidates(profile: Profile, snapshot: Snapshot, request: GroupRequest, key:
     most, room = taken.sum(axis=0), rooms.sum(axis=0)
     nominated = domains.sums(_nominated(snapshot, request))
     score = placement_scores(profile, snapshot, demands, domains, taken)
-    found = [
-        Candidate(value, int(most[at]), (-int(most[at]), -int(nominated[at]), -int(score[at]), int(room[at]), at))
-        for at, value in enumerate(domains.values)
-        if request.topology_domain is None or value == request.topology_domain
-    ]
-    return sorted(found, key=lambda candidate: candidate.preference)
+    order = np.lexsort((room, -score, -nominated, -most))  # stable: at a tie in NodeTable order
+    if request.topology_domain is not None:
+        pinned = snapshot.table.column(key).values.get(request.topology_domain, -1)
+        order = order[order == pinned]
+    return _Ranking(domains.values, order, np.stack([-most, -nominated, -score, room]))
 
 
 def _rooms(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], domains: Domains) -> Ints:
@@ -300,12 +357,18 @@ def placement_scores(
         held = domains.sums(_held(snapshot, name))
         for demand, number in zip(demands, taken, strict=True):
             held = held + number * _request(demand.shape, name)
-        offered = domains.sums(snapshot.table.allocatable[:, columns[name]])
+        offered = _offered(snapshot.table, domains, name)
         coarse = int(offered.max()) // _LARGE + 1  # products stay within 64 bits
         held, offered = np.minimum(held, offered) // coarse, offered // coarse
         total += weight * (held * MAX_NODE_SCORE // np.maximum(offered, 1))
         weight_sum += np.where(offered > 0, weight, 0)
     return total // np.maximum(weight_sum, 1)
+
+
+def _offered(table: NodeTable, domains: Domains, name: str) -> Ints:
+    """int64[D]: what the nodes of each domain have of a resource in all. Worked out once a table."""
+    column = table.axis.columns[name]
+    return remembered(table, (_offered, domains.key, name), lambda: domains.sums(table.allocatable[:, column]))
 
 
 _LARGE = 2**55

@@ -29,6 +29,7 @@ BENCHES = {
     "queue": "engine time of single pods: strict order, regrouped, rules between pods; memory of a large state",
     "exact": "mixed groups: placed, proved or undecided, beside first-fit-decreasing and one greedy pass",
     "preemption": "victims for a gang on a full cluster: time of the plan, and evictions beside kube-scheduler's rule",
+    "topology": "groups that are bound to domains: choice of the domain, the whole decision",
     "apiserver": "requests/s by verb over HTTP, a list of 10,000 pods, events/s to 100 watchers, memory a pod",
     "startup": "`muster up`: start to ready",
     "throughput": "pods created over HTTP until they are bound",
@@ -56,7 +57,7 @@ def bench(
     Parameters
     ----------
     names
-        What to measure: gangs, queue, exact, preemption, apiserver, startup, throughput, restart, demo.
+        What to measure: gangs, queue, exact, preemption, topology, apiserver, startup, throughput, restart, demo.
         Everything if none is named.
     trace
         Instead, place a public cluster trace: openb (by scoring strategy) or dlrm (groups of two roles).
