@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from muster.api.codec import Object, canonical
-from muster.api.meta import is_deleting, name_of, namespace_of
+from muster.api.meta import is_deleting, namespace_of
 from muster.api.selectors import LabelSelector, SelectorError
 from muster.engine.arrays import frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
 from muster.engine.identity import NO_TERMS, Identity, PodTerms, SelectedKeys, has_terms, parse_terms
 from muster.engine.nodes import NodeRecord, NodeTable, build_table, parse_node
 from muster.engine.objects import ObjectStore, relevant, selectors_of
+from muster.engine.pod_book import OwnPodBook, PodBook
 from muster.engine.ports import PortTable
 from muster.engine.requests import Usage, usage_of
 from muster.engine.shape import IdentityKey, Shape, parse_shape, shape_key, usage_key
@@ -36,25 +37,23 @@ class ClusterState:
 
     Events are cheap: a pod costs a few microseconds, a changed node marks the table, which is rebuilt at the next
     `snapshot()`. All methods are idempotent. A pod on a node that is not known is kept and counts once it appears.
-    `metadata_of`: gives the metadata of a counted pod by its key, for an owner who has the pods anyway; without, they
-    are kept here.
+    `book`: where the owner looks up pods, if he keeps them anyway; what it says must not change before the state is
+    told.
     """
 
-    def __init__(self, metadata_of: Callable[[str], Object] | None = None) -> None:
+    def __init__(self, book: PodBook | None = None) -> None:
         self._records: dict[str, NodeRecord] = {}
-        self._sources: dict[str, tuple[object, ...]] = {}
         self._axis = ResourceAxis()
         self._placed: dict[str, dict[str, Usage]] = {}
         self._own: set[str] = set()  # nodes whose dict in _placed no snapshot shares
-        self._where: dict[str, str] = {}
+        own = OwnPodBook()
+        self._book: PodBook = own if book is None else book
+        self._own_book = own if book is None else None
         self._stale = False
         self._last: Snapshot | None = None
         self._shapes: dict[bytes, Shape] = {}
         self._interned: dict[Shape, Shape] = {}
         self._usages: dict[bytes, Usage] = {}
-        self._metadata: dict[str, Object] = {}
-        self._metadata_of = metadata_of or self._metadata.__getitem__
-        self._keeps_metadata = metadata_of is None
         self._pending: list[tuple[int, Usage, int]] = []  # (row, usage, sign): not yet in the arrays of _live
         self._selected = SelectedKeys()
         self._terms: dict[bytes, PodTerms] = {}
@@ -69,21 +68,16 @@ class ClusterState:
 
     def set_node(self, node: Object) -> bool:
         """Adds or replaces a node; returns whether anything changed that matters here. Raises QuantityError."""
-        name, source = name_of(node), _node_source(node)
-        if self._sources.get(name) == source:
-            return False
         record = parse_node(node)
-        self._sources[name] = source
-        if self._records.get(name) == record:
+        if self._records.get(record.name) == record:
             return False
-        self._records[name] = record
+        self._records[record.name] = record
         self._extend(resource for resource, _ in record.allocatable)
         self._stale = True
         return True
 
     def remove_node(self, name: str) -> None:
         """Forgets a node; its pods are kept and count again if it comes back."""
-        self._sources.pop(name, None)
         if self._records.pop(name, None) is not None:
             self._stale = True
 
@@ -96,23 +90,27 @@ class ClusterState:
     def add_pod(self, key: str, pod: Object, node_name: str) -> None:
         """Counts a pod (assigned or assumed) on a node, in place of what was known of that key."""
         usage = self._usage(pod)
-        if self._keeps_metadata:
-            self._metadata[key] = pod["metadata"]
-        before = self._where.get(key)
+        before = self.node_of(key)
         if before is not None:
             if before == node_name and self._placed[node_name][key] == usage:
+                self._note(key, node_name, pod)
                 return
             self._take_away(key, before)
+        self._note(key, node_name, pod)
         self._pods_of(node_name)[key] = usage
-        self._where[key] = node_name
         self._count(node_name, usage, 1)
+
+    def _note(self, key: str, node_name: str, pod: Object) -> None:
+        if self._own_book is not None:
+            self._own_book.note(key, node_name, pod["metadata"])
 
     def remove_pod(self, key: str) -> None:
         """Forgets a pod; unknown keys are ignored."""
-        node_name = self._where.pop(key, None)
+        node_name = self.node_of(key)
         if node_name is not None:
-            self._metadata.pop(key, None)
             self._take_away(key, node_name)
+            if self._own_book is not None:
+                self._own_book.forget(key)
 
     def _take_away(self, key: str, node_name: str) -> None:
         pods = self._pods_of(node_name)
@@ -122,12 +120,13 @@ class ClusterState:
 
     def identity_of(self, key: str) -> Identity | None:
         """Who a counted pod is to others; None if it is unknown, or while there are no rules between pods."""
-        node_name = self._where.get(key)
+        node_name = self.node_of(key)
         return None if node_name is None else self._placed[node_name][key].identity
 
     def node_of(self, key: str) -> str | None:
         """The node on which a pod is counted."""
-        return self._where.get(key)
+        node_name = self._book.node_of(key)
+        return node_name if node_name is not None and key in self._placed.get(node_name, ()) else None
 
     def shape_of(self, pod: Object) -> Shape:
         """The shape of a pod; equal shapes are the same object. Raises QuantityError or SelectorError."""
@@ -214,9 +213,9 @@ class ClusterState:
     def _project(self) -> None:
         """Gives the placed pods the labels that somebody selects by since they were counted."""
         known: dict[tuple[Usage, IdentityKey], Usage] = {}
-        for key, node_name in self._where.items():
-            metadata, usage = self._metadata_of(key), self._placed[node_name][key]
-            seen = {"metadata": metadata, "spec": {}}
+        counted = [(node, key, usage) for node, pods in self._placed.items() for key, usage in pods.items()]
+        for node_name, key, usage in counted:
+            seen = {"metadata": self._book.metadata_of(key), "spec": {}}
             identity_key, _ = self._identity_key(seen)
             terms = NO_TERMS if usage.identity is None else usage.identity.terms
             new = known.get((usage, identity_key))
@@ -330,7 +329,7 @@ class ClusterState:
     def _nominations(self) -> dict[str, tuple[Nomination, ...]]:
         by_node: dict[str, tuple[Nomination, ...]] = {}
         for key, (node_name, nomination) in sorted(self._nominated.items()):
-            if key not in self._where:
+            if self.node_of(key) is None:
                 by_node[node_name] = (*by_node.get(node_name, ()), nomination)
         return by_node
 
@@ -369,19 +368,6 @@ class ClusterState:
 
 def _identity(key: IdentityKey, terms: PodTerms) -> Identity | None:
     return None if key is None else Identity(key[0], key[1], terms, key[2])
-
-
-def _node_source(node: Object) -> tuple[object, ...]:
-    """What `parse_node` reads: heartbeats leave it as it is."""
-    spec, status = node.get("spec") or {}, node.get("status") or {}
-    return (
-        node["metadata"].get("labels"),
-        spec.get("taints"),
-        bool(spec.get("unschedulable")),
-        status.get("allocatable"),
-        status.get("images"),
-        status.get("declaredFeatures"),
-    )
 
 
 def _remember(cache: dict[K, V], key: K, value: V) -> V:

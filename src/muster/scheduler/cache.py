@@ -40,7 +40,7 @@ class SchedulerCache:
 
     def __init__(self, scheduler_names: frozenset[str], *, pod_by_pod: bool = False) -> None:
         self.pods: dict[str, PodRecord] = {}
-        self.state = ClusterState(metadata_of=self._metadata_of)
+        self.state = ClusterState(self)
         self.nodes: dict[str, Object] = {}
         self.groups: dict[str, Members] = {}
         self.pod_groups: dict[str, Object] = {}
@@ -65,8 +65,14 @@ class SchedulerCache:
         effects, self._effects = self._effects, Effects()
         return effects
 
-    def _metadata_of(self, pod: str) -> Object:
-        metadata: Object = self.pods[pod].pod["metadata"]
+    def node_of(self, key: str) -> str | None:
+        """Where a pod is assigned or assumed; for `state`, as its PodBook."""
+        record = self.pods.get(key)
+        return None if record is None else record.node
+
+    def metadata_of(self, key: str) -> Object:
+        """The metadata of a pod; for `state`, as its PodBook."""
+        metadata: Object = self.pods[key].pod["metadata"]
         return metadata
 
     def terms(self, ref: GroupRef) -> GroupTerms | None:
@@ -334,12 +340,13 @@ class SchedulerCache:
             self._effects.touch_node(record.node, (ClusterEvent.POD_LEAVES,))
 
     def _drop_pod(self, key: str) -> None:
-        record = self.pods.pop(key, None)
+        record = self.pods.get(key)
         if record is None:
             return
         self._release_volumes(key)
         freed = record.node
         self._leave(record)
+        del self.pods[key]
         if freed:
             self._effects.gone[key] = None
             self._effects.touch_node(freed, (ClusterEvent.POD_REMOVED,))
@@ -353,11 +360,14 @@ class SchedulerCache:
             self._effects.touch_node(freed, (ClusterEvent.POD_REMOVED,))
 
     def _enter(self, record: PodRecord, node: str, *, assumed: bool) -> None:
-        record.node, record.assumed = node, assumed
         members = self._members(record.ref) if record.ref is not None else None
+        try:
+            if node:
+                self.assigned_changed[record.key] = None
+                self.state.add_pod(record.key, record.pod, node)
+        finally:  # also where it cannot be read what the pod takes
+            record.node, record.assumed = node, assumed
         if node:
-            self.assigned_changed[record.key] = None
-            self.state.add_pod(record.key, record.pod, node)
             identity = self.state.identity_of(record.key)
             if identity is not None:
                 self._effects.placed[identity] = None

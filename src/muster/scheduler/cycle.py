@@ -236,6 +236,8 @@ def _joins(first: Ask, ask: Ask) -> bool:
     plain = first.ref is None and ask.ref is None and first.tree is None and ask.tree is None
     plain = plain and not first.has_room_kept and not ask.has_room_kept
     alike = first.priority == ask.priority and first.profile == ask.profile
+    # A volume that they have in common ties all to the node of the first: together they would look for another.
+    plain = plain and not first.members[0].shape.usage.volumes
     return plain and alike and first.members[0].shape == ask.members[0].shape
 
 

@@ -59,6 +59,12 @@ class ReferenceScheduler:
         """Puts a pod on a node."""
         self.pods.setdefault(node, []).append(pod)
 
+    def assume(self, pod: Object, node: str) -> None:
+        """Puts a pod on a node that `schedule` gave it, with all that this settles for its volumes."""
+        world = World({name_of(each): each for each in self.nodes}, self.pods, self.objects)
+        self.objects = by_volumes.assumed(pod, world.nodes[node], world)
+        self.place(pod, node)
+
     def schedule(self, pod: Object) -> Answer:
         """What happens to a pod; it is not placed."""
         world = World({name_of(node): node for node in self.nodes}, self.pods, self.objects)

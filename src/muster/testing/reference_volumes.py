@@ -11,6 +11,7 @@ from muster.api.selectors import label_selector, node_selector_term
 from muster.testing.reference_nodes import Verdict, labels_of
 from muster.testing.reference_pods import World
 
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
 ZONE_KEYS = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
@@ -210,10 +211,42 @@ def unavailable(pod: Object, node: Object, world: World) -> Verdict | None:
     )
 
 
+def assumed(pod: Object, node: Object, world: World) -> Mapping[str, Sequence[Object]]:
+    """The objects after the pod was given the node: volumes that claims get refer to them, and claims for which volumes
+    are to be made name the node (VolumeBinding's Reserve)."""
+    volumes: dict[str, Object] = {}
+    chosen: dict[tuple[str, str], dict[str, str]] = {}
+    found = [_find(world, "persistentVolumeClaims", name, namespace_of(pod)) for name, _ in _claim_names(pod)]
+    claims = [claim for claim in found if claim is not None and not _is_bound(claim)]
+    for claim in sorted(claims, key=lambda each: _size(each, "resources", "requests", "storage") or 0):
+        volume = _smallest(claim, node, world, set(volumes))
+        if SELECTED_NODE in (claim["metadata"].get("annotations") or {}):
+            continue
+        if volume is None:
+            chosen[name_of(claim), namespace_of(claim)] = {SELECTED_NODE: name_of(node)}
+        else:
+            reference = {"name": name_of(claim), "namespace": namespace_of(claim), "uid": uid_of(claim)}
+            volumes[name_of(volume)] = {**volume, "spec": {**volume["spec"], "claimRef": reference}}
+    objects = world.objects
+    return {
+        **objects,
+        "persistentVolumes": [volumes.get(name_of(each), each) for each in objects.get("persistentVolumes", ())],
+        "persistentVolumeClaims": [
+            _annotated(each, chosen.get((name_of(each), namespace_of(each)), {}))
+            for each in objects.get("persistentVolumeClaims", ())
+        ],
+    }
+
+
+def _annotated(claim: Object, marks: Mapping[str, str]) -> Object:
+    metadata = claim["metadata"]
+    return {**claim, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **marks}}}
+
+
 def _to_bind(claims: Sequence[Object], node: Object, world: World) -> str:
     to_match, to_provision = [], []
     for claim in claims:
-        chosen = (claim["metadata"].get("annotations") or {}).get("volume.kubernetes.io/selected-node")
+        chosen = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
         if chosen is None:
             to_match.append(claim)
         elif chosen != name_of(node):
