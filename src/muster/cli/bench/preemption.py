@@ -1,7 +1,7 @@
 """Preemption for a gang on a full cluster of groups that go as a whole: time of the plan, and the pods it evicts.
 
-Beside it the baseline, which is what kube-scheduler does: all groups of lower priority go on trial, and each comes
-back, the most important first, if the gang still fits. No API and no process around it.
+Beside it upstream mode, which does what kube-scheduler 1.37 does: all groups of lower priority go on trial, the gang is
+placed, and each group comes back, the most important first, if the gang still fits where it is. No API around it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from muster.api.codec import Object, Objects
 from muster.engine.mixed import demands_of
 from muster.engine.model import GroupRequest, Member
 from muster.engine.nodes import RACK_LABEL
-from muster.engine.preemption.baseline import evict_all_then_reprieve
 from muster.engine.preemption.groups import GroupPreemptor, preempt_group
 from muster.engine.preemption.model import Plan, RunningPod, Unit
 from muster.engine.preemption.pods import Cluster
 from muster.engine.state import ClusterState
+from muster.engine.upstream.cycle import Cycle
+from muster.engine.upstream.model import PodGroup
+from muster.engine.upstream.preemption import Preemptor, preempt
 
 NODES = (100, 1_000, 5_000)
 GROUPS = (700, 2_000)
@@ -35,11 +37,10 @@ _PRIORITY = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A full cluster: its state, its units and the racks as lists of node names."""
+    """A full cluster: its state and its units."""
 
     state: ClusterState
     units: tuple[Unit, ...]
-    racks: tuple[tuple[str, ...], ...]
 
 
 def run(progress: Callable[[str], None]) -> Objects:
@@ -56,19 +57,18 @@ def run(progress: Callable[[str], None]) -> Objects:
 
 
 def _row(scenes: list[Scene], nodes: int, groups: int, levels: int, gang: int, racks: bool) -> Object:
-    taken_ms, plans, baseline_ms, others = [], list[Plan](), [], []
+    taken_ms, plans, upstream_ms, others = [], list[Plan](), [], list[Plan]()
     for scene in scenes:
         group = _gang(scene.state, gang, RACK_LABEL if racks else None)
         cluster = Cluster(scene.state.snapshot(), scene.units, _NOW_S)
-        domains = scene.racks if racks else None
         start = perf_counter()
         plan = preempt_group(cluster, group)
         taken_ms.append(1000 * (perf_counter() - start))
         start = perf_counter()
-        baseline = evict_all_then_reprieve(cluster, group, domains=domains)
-        baseline_ms.append(1000 * (perf_counter() - start))
+        theirs = preempt(cluster, _as_upstream(group), Cycle(cluster.profile, "1.37"))
+        upstream_ms.append(1000 * (perf_counter() - start))
         plans += [plan] if isinstance(plan, Plan) else []
-        others += [baseline] if baseline is not None else []
+        others += [theirs] if isinstance(theirs, Plan) else []
     return {
         "nodes": nodes,
         "groups": groups,
@@ -79,8 +79,8 @@ def _row(scenes: list[Scene], nodes: int, groups: int, levels: int, gang: int, r
         "max_ms": round(max(taken_ms), 1),
         "evicted": _mean(len(plan.evicted) for plan in plans),
         "proved": f"{sum(plan.proved for plan in plans)} of {len(scenes)}",
-        "baseline_ms": round(statistics.median(baseline_ms), 1),
-        "baseline_evicted": _mean(sum(len(unit.evicted) for unit in units) for units in others),
+        "upstream_ms": round(statistics.median(upstream_ms), 1),
+        "upstream_evicted": _mean(len(plan.evicted) for plan in others),
     }
 
 
@@ -117,8 +117,7 @@ def full_cluster(nodes: int, groups: int, levels: int, seed: int) -> Scene:
     for at, cores in enumerate(free):
         if cores:  # pods that nobody may evict
             state.add_pod(f"default/rest-{at}", _pod(cores, names[at]), names[at])
-    racks = tuple(tuple(names[start : start + _RACK]) for start in range(0, nodes, _RACK))
-    return Scene(state, tuple(units), racks)
+    return Scene(state, tuple(units))
 
 
 def _next_with_room(free: list[int], start: int, size: int) -> int:
@@ -135,6 +134,12 @@ def _gang(state: ClusterState, size: int, key: str | None) -> GroupPreemptor:
     members = tuple(Member(f"default/gang-{at}", shape) for at in range(size))
     assert len(demands_of(members)) == 1
     return GroupPreemptor(GroupRequest("default/gang", members, size, topology_key=key), _PRIORITY)
+
+
+def _as_upstream(group: GroupPreemptor) -> Preemptor:
+    asked = group.request
+    root = PodGroup(asked.key, asked.members, asked.min_count, topology_key=asked.topology_key)
+    return Preemptor(root, group.priority, group.may_preempt)
 
 
 def _node(name: str, rack: str) -> Object:
