@@ -49,6 +49,10 @@ class Behaviour:
     emulate: Literal["1.35", "1.36", "1.37"] | None = None
     """Serve the API exactly as one release does."""
 
+    allow_consolidation: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    """Evict pods that fit on other nodes, within their PodDisruptionBudgets, where that lets a group run that fits
+    nowhere else: their controllers make them anew."""
+
     config: Path | None = None
     """A KubeSchedulerConfiguration (YAML or JSON) for the scheduler: profiles, plugins, weights, scoring strategies."""
 
@@ -68,7 +72,9 @@ def cluster_options(behaviour: Behaviour) -> ClusterOptions:
             emulate=behaviour.emulate,
             placement=behaviour.placement,
             pod_by_pod=behaviour.pod_by_pod,
-            scheduler=read_scheduler_options(behaviour.config),
+            scheduler=replace(
+                read_scheduler_options(behaviour.config), allow_consolidation=behaviour.allow_consolidation
+            ),
         )
     except UnknownComponent as error:
         raise BadInput(f"--without: {error}") from error

@@ -86,6 +86,7 @@ def scheduler(
     config: Path | None = None,
     placement: PlacementMode = "exact",
     repair_after: str = "30s",
+    allow_consolidation: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     output: Annotated[Literal["table", "json"], Parameter(name=["--output", "-o"])] = "table",
     election: LeaderElection = DEFAULT_ELECTION,
@@ -112,6 +113,8 @@ def scheduler(
         How decisions are made: exactly, or as kube-scheduler of a release makes them.
     repair_after
         Give a gang up that is bound in part for so long: its bound pods are deleted. "never" leaves them.
+    allow_consolidation
+        Evict pods that fit on other nodes, within their PodDisruptionBudgets, where that lets a group run.
     dry_run
         Say what would be written, one line each, and write nothing.
     output
@@ -132,7 +135,7 @@ def scheduler(
     connection, is_inside = _connection(kubeconfig, context, said)
     plan = SchedulerPlan(
         connection,
-        _options(config, scheduler_name, placement, repair_after),
+        replace(_options(config, scheduler_name, placement, repair_after), allow_consolidation=allow_consolidation),
         None if dry_run and not election.leader_elect else lease_terms(election, said.get("leaderElection") or {}),
         Serving(bind_address or ("0.0.0.0" if is_inside else "127.0.0.1"), port),
         f"{socket.gethostname()}_{uuid.uuid4()}",

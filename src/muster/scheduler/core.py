@@ -99,6 +99,7 @@ class SchedulerCore:
             time_limit_s=self.options.plan_limit_s,
             release=self.options.release,
             choices=self.options.choices,
+            moves_others=self.options.allow_consolidation,
         )
         self._batch = self.options.batch
         self.answers = Answers(self.entities, self.preemptions)

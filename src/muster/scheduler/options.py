@@ -42,6 +42,8 @@ class SchedulerOptions(Struct, frozen=True):
     `bind_timeouts_s`: how long the volumes of a pod may take, by schedulerName (VolumeBindingArgs).
     `bindings`: how many bind requests are under way at once. Times are in seconds. `plan_limit_s`: a cap for each
     search for victims in a live scheduler; without, work alone is counted, and equal runs have equal plans.
+    `allow_consolidation`: pods that fit elsewhere are evicted, so that their controllers make them anew there, if that
+    lets a group fit that does not fit otherwise.
     """
 
     scheduler_names: frozenset[str] = frozenset({DEFAULT_SCHEDULER, MUSTER})
@@ -63,6 +65,7 @@ class SchedulerOptions(Struct, frozen=True):
     event_source: str = DEFAULT_SCHEDULER
     repair_after_s: float | None = 30.0
     keeps_together: bool = True
+    allow_consolidation: bool = False
 
     choices: Choices = field(default_factory=Choices)
 

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from muster.api.groups import GroupRef
 from muster.api.meta import is_deleting, uid_of
+from muster.engine.defragment import Moves, moves_for
 from muster.engine.model import GroupRequest, Member, Placed, Placement
 from muster.engine.preemption.groups import GroupPreemptor, preempt_group
 from muster.engine.preemption.holding import holds
@@ -85,8 +86,9 @@ class Preemptions:
         time_limit_s: float | None = None,
         release: Release | None = None,
         choices: Choices | None = None,
+        moves_others: bool = False,
     ) -> None:
-        """`release`: the one whose rules apply, if not our own."""
+        """`release`: the one whose rules apply, if not our own. `moves_others`: who fits elsewhere may be moved."""
         self.units = Units(cache)
         self.cleared: dict[str, None] = {}
         """Pods whose nomination has ended without a node: their status is to say so. Taken by the service."""
@@ -94,6 +96,7 @@ class Preemptions:
         self._time_limit_s = time_limit_s
         self._release = release
         self._choices = choices or Choices()
+        self._moves_others = moves_others
         self._ongoing: dict[str, Ongoing] = {}
         self._waiting_for: dict[str, dict[str, None]] = {}
         self._ready: dict[str, None] = {}
@@ -180,6 +183,8 @@ class Preemptions:
 
     def may_find(self, question: Question) -> bool:
         """Whether there is anything to search for: somebody of lower priority runs."""
+        if self._moves_others:
+            return question.may_preempt
         return question.may_preempt and any(unit.priority < question.priority for unit in self.units.all())
 
     def judged(self, question: Question, found: Plan | NoPlan) -> Plan | NoPlan:
@@ -231,7 +236,13 @@ class Preemptions:
         request = GroupRequest(question.entity, question.members, question.need)
         request = request if question.topology is None else question.topology.bind(request)
         group = GroupPreemptor(request, question.priority, question.may_preempt)
-        return partial(preempt_group, cluster, group, time_limit_s=self._time_limit_s)
+        search = partial(preempt_group, cluster, group, time_limit_s=self._time_limit_s)
+        if not self._moves_others or not question.may_preempt or question.need < 2:
+            return search
+        movable = self.units.movable(question.priority)
+        return partial(
+            _or_moves, search, partial(moves_for, cluster, request, movable, time_limit_s=self._time_limit_s)
+        )
 
     def _choose(self, pod: str, candidates: Sequence[Candidate]) -> Candidate:
         """One of equally good nodes."""
@@ -362,3 +373,12 @@ def _is_victim(record: PodRecord) -> bool:
     """Whether the pod is on its way out for a preemption."""
     conditions = (record.pod.get("status") or {}).get("conditions") or ()
     return is_deleting(record.pod) and any(each.get("reason") == BY_SCHEDULER for each in conditions)
+
+
+def _or_moves(search: Callable[[], Plan | NoPlan], moves: Callable[[], Moves | None]) -> Plan | NoPlan:
+    """A plan of preemption, else one that moves pods which fit elsewhere."""
+    found = search()
+    if isinstance(found, Plan):
+        return found
+    moved = moves()
+    return found if moved is None else Plan(moved.placements, moved.units, 0, (), moved.fewest)
