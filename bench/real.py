@@ -51,6 +51,8 @@ SERVER = (f"--feature-gates={GATES}", "--runtime-config=scheduling.k8s.io/v1alph
 GROUPS = Resource(POD_GROUPS.group, "v1alpha2", POD_GROUPS.plural, POD_GROUPS.kind)
 NAMESPACE = "default"
 AT_ONCE = 32
+PATIENCE_S = 600.0
+"""Deleting thousands of pods is one request."""
 NAMES = {"muster": "muster", "kube-scheduler": "default-scheduler", "bare": "bare"}
 BOUND_ONLY = "spec.nodeName!="
 
@@ -108,20 +110,34 @@ async def run_round(options: argparse.Namespace, number: int) -> list[Row]:
     who = options.who.split(",")
     who = who[number % len(who) :] + who[: number % len(who)]
     rows = []
-    with running_real(folder, SERVER) as server:
-        transport = HttpTransport(read_kubeconfig(server.kubeconfig), max_connections=AT_ONCE)
-        client = Client(transport, user_agent="bench")
-        await create_nodes(client, options.nodes)
-        for work in ["start"] if options.start else options.work.split(","):
+    if options.start:
+        for each in who:
+            async with prepared(folder, options.nodes) as (server, client):
+                say(f"round {number + 1}: start of {each}")
+                rows.append(await run_start(client, server, folder, each, options))
+        return rows
+    async with prepared(folder, options.nodes) as (server, client):
+        for work in options.work.split(","):
             for each in who:
                 say(f"round {number + 1}: {work} by {each}")
-                if options.start:
-                    rows.append(await run_start(client, server, folder, each, options))
-                else:
-                    rows.append(await run_work(client, server, folder, each, work, options))
+                rows.append(await run_work(client, server, folder, each, work, options))
                 await clear(client)
-        await transport.aclose()
     return rows
+
+
+@contextlib.asynccontextmanager
+async def prepared(folder: Path, nodes: int) -> AsyncIterator[tuple[Server, Client]]:
+    """A server with nodes, and a client."""
+    with running_real(folder, SERVER) as server:
+        transport = HttpTransport(
+            read_kubeconfig(server.kubeconfig), max_connections=AT_ONCE, request_timeout_s=PATIENCE_S
+        )
+        client = Client(transport, user_agent="bench")
+        try:
+            await create_nodes(client, nodes)
+            yield server, client
+        finally:
+            await transport.aclose()
 
 
 async def run_work(
