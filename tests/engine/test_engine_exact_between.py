@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from muster.api.codec import Object
@@ -124,6 +126,22 @@ def test_more_are_placed_than_needed_and_of_these_the_first() -> None:
 
     assert isinstance(decision, Placed)
     assert [each.pod for each in decision.placements] == ["default/p0", "default/p1", "default/p2"]
+
+
+def test_pods_that_only_ask_together_are_placed_as_each_would_be_alone() -> None:
+    state = cluster(("a", "9"), ("b", "6"), ("b", "6"))
+    alone = replace(ask(state, [pod("x", "3", near="x") for _ in range(4)], 1), one_by_one=True)
+
+    decision = decide(state.snapshot(), alone)
+
+    assert isinstance(decision, Placed)
+    assert [each.node for each in decision.placements] == ["n0", "n0", "n0"]
+
+
+def test_single_pod_without_the_pod_that_it_needs_is_refused() -> None:
+    state = cluster(("a", "9"), ("b", "6"))
+
+    assert isinstance(decide(state.snapshot(), ask(state, [pod("x", "3", near="y")])), Infeasible)
 
 
 def test_proof_over_cases_is_checked_from_the_rules_and_a_changed_one_is_not_believed() -> None:

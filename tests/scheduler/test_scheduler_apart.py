@@ -233,3 +233,57 @@ def test_a_live_scheduler_binds_what_a_thread_decided() -> None:
         return bound
 
     assert asyncio.run(main()) == {"a-0": "node", "a-1": "node"}
+
+
+def spread_pods(number: int) -> list[Object]:
+    selector = {"matchLabels": {"app": "x"}}
+    constraint = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+    pods = [make_pod(f"x-{at}", group="x", cpu="1", labels={"app": "x"}) for at in range(number)]
+    for pod in pods:
+        pod["spec"]["topologySpreadConstraints"] = [constraint]
+    return pods
+
+
+def test_a_group_whose_members_have_rules_about_each_other_is_decided_apart_and_still_holds_afterwards() -> None:
+    world = World(*(make_node(f"n{at}", cpu="8", labels={"zone": f"z{at}"}) for at in range(3)))
+    world.create(*spread_pods(9), group=make_group("x", min_count=9))
+    (apart,) = world.decide()
+
+    world.conclude(apart)
+
+    assert sorted(world.placed.values()) == ["n0"] * 3 + ["n1"] * 3 + ["n2"] * 3
+
+
+class Ticking:
+    """A clock on which a second passes whenever somebody looks at it."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        self.seconds += 1.0
+        return self.seconds
+
+    async def sleep(self, seconds: float, *, periodic: bool = False) -> None:
+        raise AssertionError("nobody sleeps")
+
+
+@pytest.mark.parametrize(("limit_s", "want"), [(1.0, 0), (10_000.0, 4)])
+def test_a_search_ends_when_its_seconds_are_over(limit_s: float, want: int) -> None:
+    options = SchedulerOptions(decide_limit_s=limit_s)
+    core = SchedulerCore(options, Ticking())
+    zones = (("9", "a"), ("6", "b"), ("6", "b"))  # the first pod alone would go to zone a, which does not hold all
+    core.cache.apply_nodes(
+        added(*(make_node(f"n{at}", cpu=cpu, labels={"zone": z}) for at, (cpu, z) in enumerate(zones)))
+    )
+    pods = [make_pod(f"a-{at}", group="a", cpu="3", labels={"app": "x"}) for at in range(4)]
+    near = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}
+    for pod in pods:
+        pod["spec"]["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+    core.cache.apply_pod_groups(added(make_group("a", min_count=4)))
+    core.cache.apply_pods(added(*pods))
+    core.settle(1.0)
+
+    placed = [each for verdict in core.decide(1.0) for each in verdict.placements]
+
+    assert len(placed) == want

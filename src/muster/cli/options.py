@@ -14,6 +14,7 @@ from muster.cli.errors import BadInput
 from muster.cli.output import Format
 
 if TYPE_CHECKING:
+    from muster.scheduler.options import SchedulerOptions
     from muster.simulator.options import ClusterOptions
 
 CLUSTER = Group.create_ordered("Cluster")
@@ -81,6 +82,8 @@ def cluster_options(behaviour: Behaviour) -> ClusterOptions:
     return options
 
 
+DECIDE_LIMIT_S = 1.0
+"""The longest search for a placement, or for a proof that there is none, of a live scheduler."""
 PLAN_LIMIT_S = 2.0
 """The longest search for victims of a live scheduler."""
 
@@ -88,7 +91,12 @@ PLAN_LIMIT_S = 2.0
 def live_options(behaviour: Behaviour) -> ClusterOptions:
     """Those of a cluster in real time: decisions that take long do not hold up the rest. Raises `BadInput`."""
     options = cluster_options(behaviour)
-    return replace(options, scheduler=replace(options.scheduler, decide_in_thread=True, plan_limit_s=PLAN_LIMIT_S))
+    return replace(options, scheduler=live_scheduler(options.scheduler))
+
+
+def live_scheduler(options: SchedulerOptions) -> SchedulerOptions:
+    """The same scheduler in real time: what may take long runs beside the rest, and no longer than so many seconds."""
+    return replace(options, decide_in_thread=True, decide_limit_s=DECIDE_LIMIT_S, plan_limit_s=PLAN_LIMIT_S)
 
 
 def _names(entries: Iterable[str]) -> list[str]:

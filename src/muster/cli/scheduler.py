@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from muster.cli.errors import BadInput
 from muster.cli.inputs import read_duration, read_scheduler_options
 from muster.cli.logs import configure_logging
-from muster.cli.options import PLAN_LIMIT_S
+from muster.cli.options import DECIDE_LIMIT_S, PLAN_LIMIT_S
 from muster.client.connection import Connection, KubeconfigError, in_cluster
 from muster.client.kubeconfig import default_paths, read_kubeconfig, read_kubeconfigs
 from muster.scheduler.election import LeaseTerms
@@ -230,5 +230,6 @@ def _options(
         event_source=min(wanted),
         repair_after_s=repair_after_s,
         decide_in_thread=True,
+        decide_limit_s=DECIDE_LIMIT_S,
         plan_limit_s=PLAN_LIMIT_S,
     )

@@ -85,7 +85,9 @@ def _decide_inside(
     several = len(demands) > 1 or coupled
     passes = min(limit, _PASSES_BEFORE_EXACT) if several else limit
     best, spent = _best_attempt(profile, snapshot, demands, len(request.members), bound, passes)
-    if several and len(best.rows) < len(request.members) and bound >= max(needed, 1):
+    if coupled and (len(request.members) == 1 or request.one_by_one):
+        bound = len(best.rows)  # one pod at a time: who comes later does not matter, and what is there was looked at
+    elif several and len(best.rows) < len(request.members) and bound >= max(needed, 1):
         known = Exact(best, bound, proof, spent)
         found = _exactly(profile, snapshot, demands, known, needed, limit, remaining, coupled)
         best, bound, proof, spent = found.attempt, found.most, found.proof, found.passes

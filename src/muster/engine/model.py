@@ -63,6 +63,9 @@ class GroupRequest(Struct, frozen=True):
     topology_domain: str | None = None
     layout: Layout | None = None
     """What it asks of the topology beyond the one domain; its ranks are parallel to `members`."""
+    one_by_one: bool = False
+    """The members are pods that have nothing to do with each other: each gets a node as if it asked alone, after those
+    before it."""
 
 
 class Placement(NamedTuple):

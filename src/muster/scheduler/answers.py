@@ -9,7 +9,9 @@ from functools import partial
 
 from msgspec import Struct
 
+from muster.clock import Clock
 from muster.engine.decide import decide
+from muster.engine.exact.work import Remaining
 from muster.engine.in_order import place_in_order
 from muster.engine.model import Decision, GroupRequest, Placed
 from muster.engine.profile import Profile
@@ -23,10 +25,12 @@ from muster.scheduler.tree_domains import decide_in_domains, has_domains
 
 
 class Answers(Struct, frozen=True):
-    """Asks the engine."""
+    """Asks the engine. With a clock, a question is answered within `limit_s` seconds, if with Undecided."""
 
     entities: Entities
     preemptions: Preemptions
+    clock: Clock | None = None
+    limit_s: float | None = None
 
     def of_run(self, run: list[Ask]) -> Decision:
         """About a group, a plain pod, or plain pods that ask the same."""
@@ -36,13 +40,13 @@ class Answers(Struct, frozen=True):
             planned: Placed | None = None
             if first.has_room_kept:
                 planned = self.preemptions.as_planned(first.entity, first.members, snapshot, profile)
-            return planned or decide(snapshot, request_of(run), profile=profile)
+            return planned or decide(snapshot, request_of(run), profile=profile, remaining=self._remaining())
 
     def of_tree(self, ask: Ask, tree: Branch) -> TreeDecision:
         """About a tree of groups."""
         profile = self.entities.profiles[ask.profile]
         with self.preemptions.view(ask.priority, ask.entity) as snapshot:
-            return _decide_tree(snapshot, tree, profile)
+            return _decide_tree(snapshot, tree, profile, self._remaining())
 
     def all_placed(self, grouped: list[list[Ask]]) -> list[Placed] | None:
         """About these runs, each with those before it in place; None if any pod would get no node."""
@@ -80,12 +84,11 @@ class Answers(Struct, frozen=True):
     def begin(self, ask: Ask, generation: int) -> Apart:
         """A question that is to be decided beside the event loop."""
         profile, tree = self.entities.profiles[ask.profile], ask.tree
-        decide_group = partial(decide, profile=profile)
 
         def answer(snapshot: Snapshot) -> Answer:
             if tree is not None:
-                return _decide_tree(snapshot, tree, profile)
-            return decide_group(snapshot, request_of([ask]))
+                return _decide_tree(snapshot, tree, profile, self._remaining())
+            return decide(snapshot, request_of([ask]), profile=profile, remaining=self._remaining())
 
         return Apart.begin(ask, generation, self.preemptions.view(ask.priority, ask.entity), answer)
 
@@ -101,12 +104,19 @@ class Answers(Struct, frozen=True):
         with self.preemptions.view(ask.priority, ask.entity) as snapshot:
             return still_holds(ask, answer, snapshot, self.entities.profiles[ask.profile])
 
+    def _remaining(self) -> Remaining | None:
+        """How many seconds are left for a question that is asked now; None: only work counts."""
+        if self.clock is None or self.limit_s is None:
+            return None
+        clock, end_s = self.clock, self.clock.now() + self.limit_s
+        return lambda: end_s - clock.now()
 
-def _decide_tree(snapshot: Snapshot, tree: Branch, profile: Profile) -> TreeDecision:
+
+def _decide_tree(snapshot: Snapshot, tree: Branch, profile: Profile, remaining: Remaining | None) -> TreeDecision:
     if has_domains(tree):
-        return decide_in_domains(snapshot, tree, profile, _decide_by)
-    return decide_tree(snapshot, tree, partial(decide, profile=profile))
+        return decide_in_domains(snapshot, tree, profile, partial(_decide_by, remaining))
+    return decide_tree(snapshot, tree, partial(decide, profile=profile, remaining=remaining))
 
 
-def _decide_by(snapshot: Snapshot, request: GroupRequest, profile: Profile) -> Decision:
-    return decide(snapshot, request, profile=profile)
+def _decide_by(remaining: Remaining | None, snapshot: Snapshot, request: GroupRequest, profile: Profile) -> Decision:
+    return decide(snapshot, request, profile=profile, remaining=remaining)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from muster.engine.model import Decision, Member, Placed, Placement
 from muster.engine.preemption.holding import holds
 from muster.engine.profile import Profile
+from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.scheduler.cycle import Ask
 from muster.scheduler.tree import TreeDecision, leaves_of
@@ -52,8 +53,17 @@ class Apart:
 
 
 def is_heavy(ask: Ask) -> bool:
-    """Whether a question may take long: a tree, or a group of several shapes."""
-    return not ask.has_room_kept and (ask.tree is not None or len(ask.signature.members) > 1)
+    """Whether a question may take long: a tree, a group of several shapes, or one whose members have rules about each
+    other."""
+    shapes = [shape for shape, _ in ask.signature.members]
+    several = len(shapes) > 1 or (len(ask.members) > 1 and any(_has_rules(shape) for shape in shapes))
+    return not ask.has_room_kept and (ask.tree is not None or several)
+
+
+def _has_rules(shape: Shape) -> bool:
+    terms = None if shape.usage.identity is None else shape.usage.identity.terms
+    required = terms is not None and bool(terms.affinity or terms.anti_affinity)
+    return required or bool(shape.usage.volumes) or any(rule.constraint.hard for rule in shape.spread)
 
 
 def placements_of(ask: Ask, answer: Answer) -> tuple[Placement, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from muster.api.meta import uid_of
+from muster.clock import Clock
 from muster.engine.axis import PODS
 from muster.engine.model import Decision, Infeasible, Member, Placed, Placement
 from muster.engine.preemption.model import NoPlan, Plan
@@ -64,6 +65,8 @@ class SchedulerCore:
     """Cache, queue and the rules between them."""
 
     options: SchedulerOptions
+    clock: Clock | None = None
+    """Where there is one, decisions that take long have a cap in seconds besides that in work."""
     cache: SchedulerCache = field(init=False)
     queue: SchedulingQueue = field(init=False)
     preemptions: Preemptions = field(init=False)
@@ -102,7 +105,7 @@ class SchedulerCore:
             moves_others=self.options.allow_consolidation,
         )
         self._batch = self.options.batch
-        self.answers = Answers(self.entities, self.preemptions)
+        self.answers = Answers(self.entities, self.preemptions, self.clock, self.options.decide_limit_s)
         if self.options.release is not None:
             self.greedy = GreedyGroups(self.entities, self.preemptions, self.options.release, self.options.choices)
 

@@ -147,7 +147,7 @@ def request_of(run: Sequence[Ask]) -> GroupRequest:
     """The question to the engine that stands for a run. Raises DomainError for a group that runs in no one domain."""
     first = run[0]
     if len(run) > 1:
-        return GroupRequest(first.entity, tuple(ask.members[0] for ask in run), min_count=1)
+        return GroupRequest(first.entity, tuple(ask.members[0] for ask in run), min_count=1, one_by_one=True)
     request = GroupRequest(first.entity, first.members, first.min_count, first.scheduled)
     return request if first.topology is None else first.topology.bind(request)
 

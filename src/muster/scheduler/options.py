@@ -33,6 +33,7 @@ class SchedulerOptions(Struct, frozen=True):
     `placement`: how groups are decided: exactly, or as a release of kube-scheduler does; `choices` then takes what
     upstream leaves to chance.
     `decide_in_thread`: what may take long is decided in a thread beside the event loop; for live use only.
+    `decide_limit_s`: a cap for each such decision in a live scheduler, besides the work that it may do.
     `strict_order`: plain pods of one priority are decided one after the other even where that makes no difference to
     who gets a node. `batch` and `passes`: how many entities, and how many that differ, are decided between two turns of
     the event loop.
@@ -58,6 +59,7 @@ class SchedulerOptions(Struct, frozen=True):
     say_why_held_after_s: float = 1.0
     strict_order: bool = False
     decide_in_thread: bool = False
+    decide_limit_s: float | None = None
     batch: int = 2000
     passes: int = 64
     bindings: int = 32

@@ -100,7 +100,7 @@ class Scheduler:
         registry: CollectorRegistry | None = None,
     ) -> None:
         self.options = options or SchedulerOptions()
-        self.core = SchedulerCore(self.options)
+        self.core = SchedulerCore(self.options, clock)
         self.metrics = SchedulerMetrics(registry)
         self.ready = asyncio.Event()
         """Set once a first cycle is over and, if it placed anything, a first binding."""
