@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from muster.api.codec import Object
 from muster.cli.bench.exact import is_wrong, request_of
