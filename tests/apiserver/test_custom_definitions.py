@@ -173,13 +173,13 @@ def broken(**changes: JSON) -> Object:
         (make_definition("Toy", deprecationWarning="old"), "spec.versions[0].deprecationWarning"),
         (
             make_definition("Toy", additionalPrinterColumns=[{"name": "A", "type": "color", "jsonPath": ".a"}]),
-            "spec.versions[0].additionalPrinterColumns[0].type",
+            "spec.additionalPrinterColumns[0].type",
         ),
         (
             make_definition(
                 "Toy", subresources={"scale": {"specReplicasPath": ".n", "statusReplicasPath": ".status.n"}}
             ),
-            "spec.versions[0].subresources.scale.specReplicasPath",
+            "spec.subresources.scale.specReplicasPath",
         ),
         (make_definition("Toy", selectableFields=[{"jsonPath": ".metadata.name"}]), "selectableFields[0].jsonPath"),
     ],
@@ -223,7 +223,7 @@ def test_a_wrong_definition_is_refused_with_the_field(definition: Object, want: 
 def test_a_schema_that_is_not_structural_is_refused_with_the_field(changes: Object, want: str) -> None:
     refused = Api().call("POST", CRDS, broken(**changes))
     assert refused.status == 422
-    start = "spec.versions[0].schema.openAPIV3Schema.properties[spec]."
+    start = "spec.validation.openAPIV3Schema.properties[spec]."
     fields = [cause["field"] for cause in refused.body["details"]["causes"]]  # type: ignore[call-overload]
     assert f"{start}{want}" in fields
 

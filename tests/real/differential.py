@@ -35,7 +35,7 @@ LEFT = LEFT_OUT | {"metadata"} if "--metadata" not in sys.argv else LEFT_OUT | {
 
 def examples() -> list[Object]:
     """The objects, under names of this run."""
-    text = OBJECTS.read_text().replace("name: subject", f"name: s{os.getpid()}-subject")
+    text = re.sub(r"name: subject\b(?!s)", f"name: s{os.getpid()}-subject", OBJECTS.read_text())
     return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
 
 

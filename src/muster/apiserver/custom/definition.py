@@ -20,7 +20,7 @@ APPROVAL = "api-approved.kubernetes.io"
 
 def storage_version(crd: Object) -> str:
     """The version that objects are stored in, "" if none is marked."""
-    return next((str(version["name"]) for version in versions(crd) if version.get("storage")), "")
+    return next((str(version.get("name") or "") for version in versions(crd) if version.get("storage")), "")
 
 
 def versions(crd: Object) -> Objects:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from muster.api.codec import JSON, Object
+from muster.api.codec import JSON, Object, Objects
 from muster.api.jsonpath import PathError, parse_path
 from muster.apiserver.custom.definition import APPROVAL, is_established, needs_approval, versions
 from muster.apiserver.custom.schema_rules import validate_schema
@@ -79,11 +79,12 @@ def _spec(spec: Object) -> Iterator[FieldError]:
 
 def _versions(spec: Object) -> Iterator[FieldError]:
     found = spec.get("versions") or []
+    shared = _shared(found)
     for index, version in enumerate(found):
         if not (version.get("schema") or {}).get("openAPIV3Schema"):
             yield required(f"spec.versions[{index}].schema.openAPIV3Schema")
     for index, version in enumerate(found):
-        yield from _version(version, f"spec.versions[{index}]")
+        yield from _version(version, f"spec.versions[{index}]", {} if index else shared, shared)
     names = [version.get("name") for version in found]
     if len(set(names)) < len(names):
         yield invalid_value("spec.versions", found, "must contain unique version names")
@@ -91,7 +92,26 @@ def _versions(spec: Object) -> Iterator[FieldError]:
         yield invalid_value("spec.versions", found, "must have exactly one version marked as storage version")
 
 
-def _version(version: Object, field: str) -> Iterator[FieldError]:
+_TOP = {
+    "schema": "spec.validation",
+    "subresources": "spec.subresources",
+    "additionalPrinterColumns": "spec.additionalPrinterColumns",
+}
+"""Where upstream's internal form has what all versions share."""
+
+
+def _shared(versions: Objects) -> dict[str, str]:
+    """The parts that all versions have alike, with their path in errors: upstream keeps them above the versions."""
+    return {
+        part: path
+        for part, path in _TOP.items()
+        if versions and versions[0].get(part) and all(each.get(part) == versions[0][part] for each in versions)
+    }
+
+
+def _version(version: Object, field: str, shown: dict[str, str], shared: dict[str, str]) -> Iterator[FieldError]:
+    """One version; of the parts that all share only those of `shown` are looked at."""
+    version = {key: value for key, value in version.items() if key not in shared or key in shown}
     name = version.get("name") or ""
     if problems := label_problems(name):
         yield invalid_value(f"{field}.name", name, ",".join(problems))
@@ -99,15 +119,16 @@ def _version(version: Object, field: str) -> Iterator[FieldError]:
     if warning is not None and not version.get("deprecated"):
         yield invalid_value(f"{field}.deprecationWarning", warning, "can only be set for deprecated versions")
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
-    here = f"{field}.schema.openAPIV3Schema"
+    here = f"{shown.get('schema', f'{field}.schema')}.openAPIV3Schema"
     subresources = version.get("subresources") or {}
     if schema:
         if subresources.get("status") is not None:
             yield from _root(schema, here)
         yield from validate_schema(schema, here)
-    yield from _scale(subresources.get("scale"), f"{field}.subresources.scale")
+    yield from _scale(subresources.get("scale"), f"{shown.get('subresources', f'{field}.subresources')}.scale")
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
-        yield from _column(column, f"{field}.additionalPrinterColumns[{index}]")
+        at = shown.get("additionalPrinterColumns", f"{field}.additionalPrinterColumns")
+        yield from _column(column, f"{at}[{index}]")
     yield from _selectable(version.get("selectableFields") or [], f"{field}.selectableFields")
 
 
@@ -208,14 +229,20 @@ def _names(spec: Object) -> Iterator[FieldError]:
 def _conversion(spec: Object) -> Iterator[FieldError]:
     conversion = spec.get("conversion") or {}
     strategy = conversion.get("strategy") or ""
-    if strategy not in ("None", "Webhook"):
+    webhook = conversion.get("webhook") or {}
+    if not strategy:
+        yield required("spec.conversion.strategy")
+    elif strategy not in ("None", "Webhook"):
         yield not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))
     if strategy == "Webhook" and not (conversion.get("webhook") or {}).get("clientConfig"):
         why = "required when strategy is set to Webhook"
         yield required("spec.conversion.webhookClientConfig", why)
-    if strategy == "None" and conversion.get("webhook"):
+    if strategy != "Webhook":
         why = "should not be set when strategy is not set to Webhook"
-        yield forbidden_field("spec.conversion.webhookClientConfig", why)
+        if webhook.get("clientConfig") is not None:
+            yield forbidden_field("spec.conversion.webhookClientConfig", why)
+        if webhook.get("conversionReviewVersions"):
+            yield forbidden_field("spec.conversion.conversionReviewVersions", why)
 
 
 def _immutable(spec: Object, old: Object) -> Iterator[FieldError]:
