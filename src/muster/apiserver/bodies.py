@@ -7,6 +7,7 @@ sender keeps them).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 
 import yaml
@@ -48,6 +49,48 @@ _Yaml.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+MOST_YAML_VALUES = 1_000_000
+"""More values than a body of the largest size can have without aliases that multiply them."""
+
+
+def load_yaml(text: bytes) -> JSON:
+    """The value of a YAML text, as JSON: keys are texts. Raises `yaml.YAMLError`."""
+    left = [MOST_YAML_VALUES]
+    try:
+        return _as_json(yaml.load(text, Loader=_Yaml), left)
+    except RecursionError as error:
+        raise yaml.YAMLError("yaml: exceeded max depth") from error
+    except (ValueError, TypeError) as error:  # values that look like a number and are none, keys that are maps
+        raise yaml.YAMLError(f"yaml: {error}") from error
+
+
+def _as_json(value: object, left: list[int]) -> JSON:
+    left[0] -= 1
+    if left[0] < 0:
+        raise yaml.YAMLError("yaml: document contains excessive aliasing")
+    if isinstance(value, dict):
+        return {_key(key): _as_json(item, left) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_json(item, left) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise yaml.YAMLError(f"json: unsupported value: {value}")
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise yaml.YAMLError(f"json: unsupported type: {type(value).__name__}")
+
+
+def _key(key: object) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, bool):
+        return str(key).lower()
+    if key is None:
+        return "null"
+    if isinstance(key, int | float):
+        return str(key)
+    raise yaml.YAMLError("yaml: invalid map key")
 
 
 def go_bool(text: str) -> bool:
@@ -198,9 +241,9 @@ def _decode(body: bytes, type_: str, kind: str) -> JSON:
             ) from error
     if type_ in ("application/yaml", "application/apply-patch+yaml"):
         try:
-            return yaml.load(body, Loader=_Yaml)
+            return load_yaml(body)
         except yaml.YAMLError as error:
-            raise bad_request(f"error converting YAML to JSON: {error}") from error
+            raise bad_request(f"error converting YAML to JSON: {_yaml_text(error)}") from error
     accepted = ", ".join(_DECODERS)
     raise unsupported_media_type(
         f"the body of the request was in an unknown format - accepted media types include: {accepted}"
@@ -257,7 +300,7 @@ def read_patch(request: ApiRequest, accepted: Sequence[str] = ()) -> Patch:
 def _patch_value(body: bytes, type_: str) -> JSON:
     if type_ == APPLY_PATCH:
         try:
-            return yaml.load(body, Loader=_Yaml)
+            return load_yaml(body)
         except yaml.YAMLError as error:
             raise bad_request(f"error decoding YAML: error converting YAML to JSON: {_yaml_text(error)}") from error
     try:

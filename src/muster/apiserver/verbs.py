@@ -148,7 +148,6 @@ class Verbs:
         """Change an object by a patch; apply creates it where it is missing."""
         stored = self.store.get(served.key(namespace, name))
         if patch.type == APPLY_PATCH:
-            _check_applied(patch.value)
             check_type(patch.value, served.resource.api_version, served.resource.kind)
             if stored is None:
                 ctx.is_new = True
@@ -179,6 +178,7 @@ class Verbs:
     def _applied(self, ctx: Context, served: Served, old: Object | None, patch: Patch, name: str) -> Object:
         """The object after an apply; the request's context takes its managedFields."""
         config: Object = patch.value
+        _check_applied(config)
         schema, writer = ctx.types.schema(served.resource), writer_of(ctx, served)
         managed.check(config, schema)
         given = config.get("metadata") or {}
