@@ -191,7 +191,7 @@ def decide_in_one_domain(
     the least room, which leaves the largest domains free, then NodeTable order. `Infeasible` needs a proof for each
     domain. `request` has members; `limit` is the budget of all domains together.
     """
-    ranked = _ranking(profile, snapshot, request, key)
+    ranked = ranking(profile, snapshot, request, key)
     if not len(ranked):
         return _no_domain(snapshot, request, key)
     note = partial(note_counts, profile, snapshot, demands_of(request.members), key)
@@ -228,7 +228,7 @@ _MOST_NOTED = 80
 """Of the counts that a snapshot keeps."""
 
 
-def _best_of(key: str, ranked: _Ranking, open_: int, limit: int, inside: Callable[[str], Decision]) -> Decision:
+def _best_of(key: str, ranked: Ranking, open_: int, limit: int, inside: Callable[[str], Decision]) -> Decision:
     """Tries the first domains, `open_` of them at most."""
     best: Placed | None = None
     first: Decision | None = None
@@ -278,7 +278,7 @@ def _no_domain(snapshot: Snapshot, request: GroupRequest, key: str) -> Infeasibl
     return Infeasible(proof, Diagnosis(request.members[0].key, nodes, reasons, frozenset({PLUGIN})))
 
 
-class _Ranking(Struct, frozen=True):
+class Ranking(Struct, frozen=True):
     """Domains in order of preference: `order` int64[C] indexes `values` and the columns of `keys` int64[4, D].
 
     The keys are what Candidate.preference says, but for the last; `most` is the first of them, turned round.
@@ -304,16 +304,16 @@ class _Ranking(Struct, frozen=True):
 
 def candidates(profile: Profile, snapshot: Snapshot, request: GroupRequest, key: str) -> list[Candidate]:
     """The domains that the group may use, the preferred ones first, whether they have room or not."""
-    ranked = _ranking(profile, snapshot, request, key)
+    ranked = ranking(profile, snapshot, request, key)
     return [ranked.at(place) for place in range(len(ranked))]
 
 
-def _ranking(profile: Profile, snapshot: Snapshot, request: GroupRequest, key: str) -> _Ranking:
+def ranking(profile: Profile, snapshot: Snapshot, request: GroupRequest, key: str) -> Ranking:
     """All domains in one pass over the nodes."""
     domains = domains_of(snapshot.table, key)
     if not domains.values:
         empty = np.zeros(0, dtype=np.int64)
-        return _Ranking((), empty, empty.reshape(4, 0))
+        return Ranking((), empty, empty.reshape(4, 0))
     demands = demands_of(request.members)
     rooms = _rooms(profile, snapshot, demands, domains)
     wanted = np.array([len(demand.places) for demand in demands], dtype=np.int64)
@@ -325,7 +325,7 @@ def _ranking(profile: Profile, snapshot: Snapshot, request: GroupRequest, key: s
     if request.topology_domain is not None:
         pinned = snapshot.table.column(key).values.get(request.topology_domain, -1)
         order = order[order == pinned]
-    return _Ranking(domains.values, order, np.stack([-most, -nominated, -score, room]))
+    return Ranking(domains.values, order, np.stack([-most, -nominated, -score, room]))
 
 
 def _rooms(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], domains: Domains) -> Ints:

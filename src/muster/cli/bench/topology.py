@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from time import process_time
+
+from msgspec.structs import replace
 
 from muster.api.codec import Object, Objects
 from muster.api.topology import Subgroups, TopologyTerms
@@ -20,7 +21,7 @@ from muster.engine.model import GroupRequest, Member, Placed
 from muster.engine.nodes import BLOCK_LABEL, RACK_LABEL, ZONE_LABEL
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
-from muster.engine.topology import candidates
+from muster.engine.topology import ranking
 from muster.engine.topology_layout import Layout
 
 CLUSTERS = ((5_000, 100), (5_000, 20), (100_000, 32))
@@ -60,7 +61,7 @@ def _row(snapshot: Snapshot, request: GroupRequest, nodes: int, rack: int, name:
     decision = decide(snapshot, request)
     choose = None
     if request.layout is None:
-        choose = _median_ms(snapshot, lambda: candidates(DEFAULT_PROFILE, snapshot, request, str(request.topology_key)))
+        choose = _median_ms(snapshot, lambda: ranking(DEFAULT_PROFILE, snapshot, request, str(request.topology_key)))
     return {
         "nodes": nodes,
         "rack": rack,
