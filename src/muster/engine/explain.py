@@ -49,6 +49,8 @@ def explain(
             summary = f"has enough pods; for the others it {all_of_them}"
     else:
         summary = _summary(snapshot, request, decision, profile)
+    if not request.members:
+        return _explanation(summary, decision.diagnosis, [])
     question = Question(
         snapshot,
         GroupTarget(request),

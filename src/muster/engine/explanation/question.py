@@ -190,29 +190,32 @@ class Question:
     diagnosis: Diagnosis
     lowers_quotas: bool = True
     effort: Effort = field(default_factory=lambda: Effort(DEFAULT_EFFORT))
+    blocked: Shape = field(init=False)
+    """The shape of the member that the diagnosis is about."""
+    shapes: list[Shape] = field(init=False)
+    """The distinct shapes, the blocked one first."""
+    cost: int = field(init=False)
+    """The units of work of a question about the target as it is."""
+
+    def __post_init__(self) -> None:
+        members = self.target.members
+        found = next((member for member in members if member.key == self.diagnosis.unplaced), None)
+        blocked = (found or members[0]).shape
+        distinct = dict.fromkeys([blocked, *(member.shape for member in members)])
+        object.__setattr__(self, "blocked", blocked)
+        object.__setattr__(self, "shapes", list(distinct)[:_MOST_SHAPES])
+        object.__setattr__(self, "cost", self.target.cost(self.snapshot, self.profile))
 
     def fits(self, snapshot: Snapshot | None = None, target: Target | None = None) -> bool | None:
         """With another snapshot or target: whether it fits; None if that stays undecided, or no effort is left."""
         changed, asked = self.snapshot if snapshot is None else snapshot, self.target if target is None else target
-        if not self.effort.take(asked.cost(changed, self.profile)):
+        if not self.effort.take(self.cost if target is None else asked.cost(changed, self.profile)):
             return None
         return asked.verdict(changed, self.profile)
 
     def within(self, units: int) -> Question:
         """The same question with so much effort for what follows."""
         return dataclasses.replace(self, effort=Effort(units))
-
-    @property
-    def blocked(self) -> Shape:
-        """The shape of the member that the diagnosis is about."""
-        members = self.target.members
-        found = next((member for member in members if member.key == self.diagnosis.unplaced), None)
-        return (found or members[0]).shape
-
-    @property
-    def shapes(self) -> list[Shape]:
-        """The distinct shapes, the blocked one first."""
-        return list(dict.fromkeys([self.blocked, *(member.shape for member in self.target.members)]))[:_MOST_SHAPES]
 
     def with_shape(self, old: Shape, new: Shape) -> Target:
         """The target with one shape in place of another."""

@@ -159,9 +159,15 @@ class Explainer:
         return {"preemption": {"helps": True, "text": text, "victims": victims, "violations": outcome.violations}}
 
     def _lower_text(self, priority: int) -> str:
-        running = [key for key, record in self.core.cache.pods.items() if record.node]
-        own = [self.core.preemptions.units.priority(key) for key in running]
-        lower = sum(each is not None and each < priority for each in own)
+        of_group: dict[str, int | None] = {}
+        running = [record for record in self.core.cache.pods.values() if record.node]
+        lower = 0
+        for record in running:
+            if record.ref is not None and record.ref.key not in of_group:
+                terms = self.core.cache.terms(record.ref)
+                of_group[record.ref.key] = None if terms is None else terms.priority
+            said = None if record.ref is None else of_group[record.ref.key]
+            lower += (record.priority if said is None else said) < priority
         if not running:
             return "no pod runs"
         have = "has" if lower == 1 else "have"
