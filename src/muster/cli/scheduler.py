@@ -16,6 +16,8 @@ import uvloop
 from cyclopts import Group, Parameter
 from msgspec.structs import replace
 
+from muster.api.grouping import Grouping, GroupingError, default_grouping, parse_rules, with_rules
+from muster.api.manifests import ManifestError, load_value
 from muster.cli.errors import BadInput
 from muster.cli.inputs import read_duration, read_scheduler_options
 from muster.cli.logs import configure_logging
@@ -87,6 +89,8 @@ def scheduler(
     placement: PlacementMode = "exact",
     repair_after: str = "30s",
     allow_consolidation: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    grouping: bool = True,
+    grouping_rules: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = (),
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     output: Annotated[Literal["table", "json"], Parameter(name=["--output", "-o"])] = "table",
     election: LeaderElection = DEFAULT_ELECTION,
@@ -115,6 +119,11 @@ def scheduler(
         Give a gang up that is bound in part for so long: its bound pods are deleted. "never" leaves them.
     allow_consolidation
         Evict pods that fit on other nodes, within their PodDisruptionBudgets, where that lets a group run.
+    grouping
+        Whether pods of one owner (an Indexed Job, a JobSet, a LeaderWorkerSet, ...) are a gang with no further object,
+        and marks of coscheduling, Volcano and KAI count.
+    grouping_rules
+        A file with more rules of that kind. Repeatable; a rule replaces the built-in one of its name.
     dry_run
         Say what would be written, one line each, and write nothing.
     output
@@ -135,7 +144,11 @@ def scheduler(
     connection, is_inside = _connection(kubeconfig, context, said)
     plan = SchedulerPlan(
         connection,
-        replace(_options(config, scheduler_name, placement, repair_after), allow_consolidation=allow_consolidation),
+        replace(
+            _options(config, scheduler_name, placement, repair_after),
+            allow_consolidation=allow_consolidation,
+            grouping=read_grouping(grouping_rules) if grouping else None,
+        ),
         None if dry_run and not election.leader_elect else lease_terms(election, said.get("leaderElection") or {}),
         Serving(bind_address or ("0.0.0.0" if is_inside else "127.0.0.1"), port),
         f"{socket.gethostname()}_{uuid.uuid4()}",
@@ -152,6 +165,19 @@ def scheduler(
         raise BadInput(str(error)) from error
     finally:
         gc.enable()
+
+
+def read_grouping(files: Sequence[Path]) -> Grouping:
+    """The built-in rules with those of files in front. Raises `BadInput`."""
+    grouping = default_grouping()
+    for file in files:
+        try:
+            grouping = with_rules(grouping, parse_rules(load_value(file)))
+        except ManifestError as error:
+            raise BadInput(f"--grouping-rules {error}") from error
+        except GroupingError as error:
+            raise BadInput(f"--grouping-rules {file}: {error}") from error
+    return grouping
 
 
 def lease_terms(election: LeaderElection, configured: Object) -> LeaseTerms | None:
@@ -185,8 +211,6 @@ def _seconds(option: str, text: str | None, configured: Object, default_s: float
 
 def _configuration(config: Path | None) -> Object:
     """The configuration file as it is; `read_scheduler_options` judges it. Raises `BadInput`."""
-    from muster.api.manifests import ManifestError, load_value
-
     try:
         value = load_value(config) if config is not None else {}
     except ManifestError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from muster.api.codec import Object
+from muster.api.grouping import Grouping
 from muster.api.groups import GroupRef, GroupTerms, find_terms, group_of
 from muster.api.meta import controller_of, is_deleting, key_of, name_of, uid_of
 from muster.api.topology import TOPOLOGY_KEY, TopologyTerms
@@ -38,7 +39,9 @@ KEEP_TOGETHER_KEY = "scheduling.muster-k8s.dev/keep-together"
 class SchedulerCache:
     """Objects by key, members by group, and the engine's view of nodes and usage (`state`)."""
 
-    def __init__(self, scheduler_names: frozenset[str], *, pod_by_pod: bool = False) -> None:
+    def __init__(
+        self, scheduler_names: frozenset[str], *, pod_by_pod: bool = False, grouping: Grouping | None = None
+    ) -> None:
         self.pods: dict[str, PodRecord] = {}
         self.state = ClusterState(self)
         self.nodes: dict[str, Object] = {}
@@ -49,6 +52,7 @@ class SchedulerCache:
         self.topologies = TopologyObjects()
         self._scheduler_names = scheduler_names
         self._pod_by_pod = pod_by_pod
+        self._grouping = grouping
         self._whole_jobs: dict[str, None] = {}
         self.given_up: dict[str, frozenset[str]] = {}
         """Groups that were evicted as a whole and begin anew, with the uids of those evicted: as long as these, or
@@ -74,6 +78,12 @@ class SchedulerCache:
         """The metadata of a pod; for `state`, as its PodBook."""
         metadata: Object = self.pods[key].pod["metadata"]
         return metadata
+
+    def group_of(self, pod: Object) -> GroupRef | None:
+        """The group that the pod belongs to; None for a plain pod."""
+        if self._pod_by_pod:
+            return None
+        return self._grouping.group_of(pod) if self._grouping is not None and self._is_ours(pod) else group_of(pod)
 
     def terms(self, ref: GroupRef) -> GroupTerms | None:
         """What the group asks for; None while its PodGroup, Workload or template is missing."""
@@ -153,7 +163,7 @@ class SchedulerCache:
     def _note_end(self, change: Change) -> None:
         """Remember a member that ended well for as long as its pod exists."""
         pod = change.object
-        ref, owner = None if self._pod_by_pod else group_of(pod), controller_of(pod)
+        ref, owner = self.group_of(pod), controller_of(pod)
         if ref is None:
             return
         if change.new is not None and has_succeeded(change.new):
@@ -307,7 +317,7 @@ class SchedulerCache:
 
     def _add_pod(self, key: str, pod: Object) -> None:
         spec = pod["spec"]
-        ref = None if self._pod_by_pod else group_of(pod)
+        ref = self.group_of(pod)
         record = PodRecord(key, pod, ref, self._is_ours(pod))
         self.pods[key] = record
         self.state.note_rules(pod)

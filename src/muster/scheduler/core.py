@@ -93,7 +93,9 @@ class SchedulerCore:
     """Entities whose plan came too late: theirs is made on the loop."""
 
     def __post_init__(self) -> None:
-        self.cache = SchedulerCache(self.options.scheduler_names, pod_by_pod=self.options.pod_by_pod)
+        self.cache = SchedulerCache(
+            self.options.scheduler_names, pod_by_pod=self.options.pod_by_pod, grouping=self.options.grouping
+        )
         self.queue = SchedulingQueue(self.options.backoff, flush_after_s=self.options.flush_after_s)
         self.entities = Entities(self.cache, self.options)
         self.gate = Gate(self.cache, self.queue, self.entities)

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from muster.api.grouping import Grouping
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.profile import Profile
 from muster.engine.registry import VolumeBindingArguments
@@ -40,6 +41,7 @@ class SchedulerOptions(Struct, frozen=True):
     `event_source`: the component in whose name events are written.
     `repair_after_s`: a gang that is bound in part for so long is undone (see `repair`); None: never.
     `keeps_together`: whether gangs that ask for it are evicted as a whole when they lose members (see `keeping`).
+    `grouping`: which of our pods are a group besides those that Kubernetes' own objects make one.
     `bind_timeouts_s`: how long the volumes of a pod may take, by schedulerName (VolumeBindingArgs).
     `bindings`: how many bind requests are under way at once. Times are in seconds. `plan_limit_s`: a cap for each
     search for victims in a live scheduler; without, work alone is counted, and equal runs have equal plans.
@@ -68,6 +70,7 @@ class SchedulerOptions(Struct, frozen=True):
     repair_after_s: float | None = 30.0
     keeps_together: bool = True
     allow_consolidation: bool = False
+    grouping: Grouping | None = None
 
     choices: Choices = field(default_factory=Choices)
 

@@ -14,7 +14,8 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
-from muster.api.groups import INITIALLY_SCHEDULED, group_of
+from muster.api.codec import Object
+from muster.api.groups import INITIALLY_SCHEDULED
 from muster.api.meta import has_condition, key_of, uid_of
 from muster.api.resource import (
     COMPOSITE_POD_GROUPS,
@@ -80,6 +81,8 @@ OBSERVED = (
 """Objects that only some rules look at: without the right to see them, those rules see none."""
 
 
+LOOK_AGAIN_S = 60.0
+"""How often kinds of owners that the server does not have are looked for."""
 STAND_BY_S = 1.0
 """How often one that does not lead takes over what its watches brought."""
 DRAIN_PAUSE_S = 0.05
@@ -230,11 +233,14 @@ class Scheduler:
     async def _watch(self, tasks: asyncio.TaskGroup) -> None:
         """Start the informers and return once all have listed. A server without groups schedules pods alone."""
         informers = []
+        owners = [] if self.options.grouping is None else self.options.grouping.resources
         needed = (NODES, COMPOSITE_POD_GROUPS, POD_GROUPS, WORKLOADS, JOBS, POD_DISRUPTION_BUDGETS)
         for resource in (*OBSERVED, *needed, PODS):
             found = await served(self._client, self._clock, resource, optional=resource in OBSERVED)
             if found is not None:
                 informer = hub_informer(self._client, self._clock, found, partial(self._arrived, resource))
+                if resource in owners:
+                    informer.add_handler(partial(self._owners_arrived, resource))
                 tasks.create_task(informer.run())
                 informers.append(informer)
             if found is not None and resource == POD_GROUPS:
@@ -243,6 +249,12 @@ class Scheduler:
                 self.served[resource.kind] = found.api_version
             if found is not None and resource == COMPOSITE_POD_GROUPS:
                 self._reporter.composite_resource = found
+        for resource in owners:
+            if resource not in needed and (informer_of_owners := await self._owners(resource)) is not None:
+                tasks.create_task(informer_of_owners.run())
+                informers.append(informer_of_owners)
+            elif resource not in needed:
+                tasks.create_task(self._watch_owners_later(resource))
         definition = f"{KUEUE_TOPOLOGIES.plural}.{KUEUE_TOPOLOGIES.group}"
         if await served(self._client, self._clock, CUSTOM_RESOURCE_DEFINITIONS, optional=True) is not None:
             selector = f"metadata.name={definition}"
@@ -251,6 +263,31 @@ class Scheduler:
             tasks.create_task(definitions.run())
         for informer in informers:
             await informer.synced.wait()
+
+    async def _owners(self, resource: Resource) -> Informer | None:
+        """An informer of objects whose pods are a group; None if the server does not have them."""
+        found = await served(self._client, self._clock, resource, optional=True)
+        if found is None:
+            return None
+        informer = Informer(self._client, self._clock, found)
+        informer.add_handler(partial(self._owners_arrived, resource))
+        return informer
+
+    async def _watch_owners_later(self, resource: Resource) -> None:
+        """Their kind may be defined any time."""
+        while (informer := await self._owners(resource)) is None:
+            await self._clock.sleep(LOOK_AGAIN_S, periodic=True)
+        await informer.run()
+
+    def _owners_arrived(self, resource: Resource, changes: list[Change]) -> None:
+        """Objects whose pods are a group are Workloads to everybody else."""
+        grouping = self.options.grouping
+        assert grouping is not None
+
+        def seen(obj: Object | None) -> Object | None:
+            return None if obj is None else grouping.workload(resource, obj)
+
+        self._arrived(WORKLOADS, [Change(change.type, seen(change.old), seen(change.new)) for change in changes])
 
     def _defined(self, tasks: asyncio.TaskGroup, changes: list[Change]) -> None:
         """Watch Kueue's Topology objects once their kind is defined."""
@@ -335,8 +372,8 @@ class Scheduler:
             self._repairs.forget_pod(uid_of(pod))
         if not node:
             return
-        ref = group_of(pod)
-        if ref is None or self.options.pod_by_pod:
+        ref = self.core.cache.group_of(pod)
+        if ref is None:
             return
         if change.new is not None and is_rejection(pod) and not (old is not None and is_rejection(old)):
             logger.info("member rejected by its node", extra={"pod": key_of(pod), "node": node, "group": ref.key})
