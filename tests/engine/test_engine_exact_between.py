@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -13,6 +14,10 @@ from muster.engine.between import Apart, Even
 from muster.engine.decide import decide
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.exact.branching import Alternative, SolvedCases, solve_cases, verified_cases
+from muster.engine.exact.cases import first_case, problem_of
+from muster.engine.exact.columns import Bounded, generate
+from muster.engine.exact.dive import dive_to_few
+from muster.engine.exact.master import Master, Patterns, worth
 from muster.engine.exact.order import in_order
 from muster.engine.exact.reduce import reduce
 from muster.engine.exact.work import Budget
@@ -157,6 +162,20 @@ def test_proof_over_cases_is_checked_from_the_rules_and_a_changed_one_is_not_bel
     assert verified_cases(reduced.problem, reduced.rules, solved.case, solved.proof, 3)
     assert not verified_cases(reduced.problem, reduced.rules, solved.case, solved.proof, 2)
     assert not verified_cases(reduced.problem, reduced.rules, solved.case, solved.proof.first, 3)
+
+
+def test_dive_that_looks_at_the_last_cells_as_a_whole_keeps_the_rules() -> None:
+    snapshot, request = request_of(planted_ruled(PLANTED_RULED[1], 64, 6, 1))
+    reduced = reduce(DEFAULT_PROFILE, snapshot, demands_of(request.members))
+    number = len(request.members)
+    problem = problem_of(reduced.problem, reduced.rules, first_case(reduced.problem, reduced.rules, number))
+    master, budget = Master(problem, Patterns()), Budget(10**7)
+    generate(master, Bounded(number), number - 1, budget)
+
+    uses = dive_to_few(master, number, budget, 0.7, 60, 60)
+
+    assert worth(problem, uses) > number // 2
+    assert all((np.array(use.counts) @ problem.requests <= problem.free[use.at]).all() for use in uses)
 
 
 def test_spread_pods_come_to_the_emptiest_zone_next() -> None:

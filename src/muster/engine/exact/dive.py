@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from muster.engine.arrays import Ints
 from muster.engine.exact.assignment import assign_to_nodes
