@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar, cast
 
 from muster.api.codec import Object
 from muster.api.meta import key_of, name_of, namespace_of
@@ -35,6 +36,8 @@ KINDS = (
 )
 """What `ClusterState.set_object` takes."""
 
+T = TypeVar("T")
+
 _NONE: Mapping[str, Object] = {}
 
 
@@ -44,9 +47,10 @@ class ObjectStore:
     `version(kind)` is a number that is different after every change of that kind, for whoever remembers results.
     """
 
-    __slots__ = ("_kinds", "_own", "_spaces", "_versions")
+    __slots__ = ("_derived", "_kinds", "_own", "_spaces", "_versions")
 
     def __init__(self) -> None:
+        self._derived: dict[str, tuple[int, object]] = {}
         self._spaces: dict[str, dict[str, list[Object]]] = {}
         self._kinds: dict[str, dict[str, Object]] = {}
         self._own: set[str] = set()
@@ -56,7 +60,7 @@ class ObjectStore:
         """The objects of this moment."""
         other = ObjectStore()
         other._kinds, other._versions = dict(self._kinds), dict(self._versions)
-        other._spaces = dict(self._spaces)
+        other._spaces, other._derived = dict(self._spaces), dict(self._derived)
         self._own.clear()
         return other
 
@@ -91,6 +95,17 @@ class ObjectStore:
             for _, obj in sorted(self.all(kind).items()):
                 spaces.setdefault(namespace_of(obj), []).append(obj)
         return spaces.get(namespace, [])
+
+    def derived(self, kind: str, compute: Callable[[T | None], T]) -> T:
+        """What `compute` makes of the objects of a kind, kept until one of them changes. One thing a kind.
+
+        `compute` is given what it made before the change, if anything.
+        """
+        version, found = self._derived.get(kind, (-1, None))
+        if version != self.version(kind) or found is None:
+            found = compute(cast(T | None, found))  # there is one function a kind, so the type is its own
+            self._derived[kind] = (self.version(kind), found)
+        return cast(T, found)  # as above
 
     def version(self, kind: str) -> int:
         """The number of changes of this kind so far."""

@@ -6,7 +6,7 @@ Source of the rules: kube-scheduler `volumebinding/binder.go` (FindPodVolumes), 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -18,17 +18,14 @@ from muster.api.storage import (
     NO_PROVISIONER,
     SELECTED_NODE,
     bytes_of,
-    capacity_bytes,
     class_of,
-    could_hold,
-    is_available_for,
-    is_bound_to,
     requested_bytes,
 )
 from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.claims import Claims
 from muster.engine.nodes import NodeTable
 from muster.engine.objects import CSI_DRIVER, CSI_STORAGE_CAPACITY, PERSISTENT_VOLUME, STORAGE_CLASS, ObjectStore
+from muster.engine.volume_offers import Offers, offers
 
 TEXTS = (
     "node(s) didn't match PersistentVolume's node affinity",
@@ -36,7 +33,7 @@ TEXTS = (
     "node(s) did not have enough free storage",
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 )
-_MEMO_LIMIT = 2_000
+_MEMO_LIMIT = 20_000
 
 
 class Found(Struct, frozen=True):
@@ -82,6 +79,26 @@ class Nodes(Struct, frozen=True):
             self.all(True) if required is None else self._kept(("reached", required), lambda: self._allowed(required))
         )
 
+    def rows_that_reach(self, affinity: bytes, volume: Object) -> Ints:
+        """The rows of the table that the volume's affinity, of which `affinity` is a key, allows."""
+        memo, name = self.table.memo, ("rows", affinity)
+        rows = memo.get(name)
+        if rows is None:
+            reached = Nodes(self.table).reached(volume)
+            if len(memo) >= _MEMO_LIMIT:
+                memo.clear()
+            rows = memo[name] = np.flatnonzero(reached)
+        assert isinstance(rows, np.ndarray)
+        return rows
+
+    def local(self, rows: Ints) -> Ints:
+        """Rows of the table as rows of these nodes, -1 for others."""
+        if self.rows is None:
+            return rows
+        places = np.full(len(self.table), -1, dtype=np.int64)
+        places[self.rows] = np.arange(len(self.rows))
+        return places[rows]
+
     def accessible(self, topology: Object | None) -> Bools:
         """bool[M]: nodes from which storage of a topology can be used."""
         if topology is None:
@@ -124,11 +141,11 @@ def find_volumes(claims: Claims, table: NodeTable, objects: ObjectStore, rows: I
                 here[table.index[selected]] = True
             elsewhere |= ~nodes.of(here)
             to_provision.append(claim)
-    volumes = tuple(sorted(objects.all(PERSISTENT_VOLUME).values(), key=name_of))
-    chosen = _match(to_match, volumes, nodes)
+    offered = offers(objects)
+    chosen = _match(to_match, offered, nodes)
     _provide(to_provision, chosen, nodes, objects, failed, ~elsewhere)
     failed[elsewhere, 1] = True
-    return Found(failed, volumes, tuple(chosen), tuple(to_provision))
+    return Found(failed, offered.volumes, tuple(chosen), tuple(to_provision))
 
 
 def _check_bound(bound: Sequence[Object], nodes: Nodes, objects: ObjectStore, failed: Bools) -> None:
@@ -144,38 +161,46 @@ def _check_bound(bound: Sequence[Object], nodes: Nodes, objects: ObjectStore, fa
         open_ &= ~outside
 
 
-def _match(claims: Sequence[Object], volumes: Sequence[Object], nodes: Nodes) -> list[tuple[Object, Ints32]]:
+def _match(claims: Sequence[Object], offered: Offers, nodes: Nodes) -> list[tuple[Object, Ints32]]:
     """The smallest volume that fits each claim on each node, smaller claims first; each volume once a node."""
     chosen: list[tuple[Object, Ints32]] = []
     for claim in sorted(claims, key=lambda claim: requested_bytes(claim) or 0):
         pick = np.full(len(nodes), -1, dtype=np.int32)
-        for place, decisive in _candidates(claim, volumes):
-            if not decisive and (pick >= 0).all():
-                continue
+        taken = [earlier for _, earlier in chosen]
+        for places, rows in _in_parts(offered.free_for(claim), offered, nodes):
+            free = pick[rows] < 0
+            for earlier in taken:
+                free &= earlier[rows] != places
+            # Of several volumes for a node the first one stays: it is written last.
+            pick[rows[free][::-1]] = places[free][::-1]
+            if (pick >= 0).all():
+                break
+        tied = offered.tied_to(claim)
+        if tied is not None:  # bound to the claim from its side: this one or none
             free = nodes.all(True)
-            for _, earlier in chosen:
-                free &= earlier != place
-            reached = nodes.reached(volumes[place])
-            if decisive:  # bound to the claim from its side: this one or none
-                pick = np.where(free & reached, np.int32(place), np.where(free, np.int32(-1), pick))
-            else:
-                pick = np.where((pick < 0) & free & reached, np.int32(place), pick)
+            for earlier in taken:
+                free &= earlier != tied
+            reached = nodes.reached(offered.volumes[tied])
+            pick = np.where(free, np.where(reached, np.int32(tied), np.int32(-1)), pick)
         chosen.append((claim, pick))
     return chosen
 
 
-def _candidates(claim: Object, volumes: Sequence[Object]) -> list[tuple[int, bool]]:
-    """(place, whether it is bound to the claim) of volumes that fit the claim, those not bound by size, then bound."""
-    loose, tied = [], []
-    for place, volume in enumerate(volumes):
-        if not could_hold(volume, claim):
-            continue
-        if volume["spec"].get("claimRef"):
-            if is_bound_to(volume, claim):
-                tied.append((place, True))
-        elif is_available_for(volume, claim):
-            loose.append((capacity_bytes(volume), place))
-    return [(place, False) for _, place in sorted(loose)] + tied[:1]
+def _in_parts(places: Sequence[int], offered: Offers, nodes: Nodes) -> Iterator[tuple[Ints32, Ints]]:
+    """Pairs of a volume and a node (a row of `nodes`) that reaches it, volumes in order, some at a time."""
+    at = 0
+    while at < len(places):
+        start, found, pairs = at, list[Ints](), 0
+        while at < len(places) and pairs < len(nodes.table):
+            place = places[at]
+            found.append(nodes.rows_that_reach(offered.facts[place].affinity, offered.volumes[place]))
+            pairs += len(found[-1])
+            at += 1
+        lengths = [len(rows) for rows in found]
+        volumes = np.repeat(np.array(places[start:at], dtype=np.int32), lengths)
+        rows = nodes.local(np.concatenate(found))
+        here = rows >= 0
+        yield volumes[here], rows[here]
 
 
 def _provide(
