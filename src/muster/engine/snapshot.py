@@ -184,7 +184,7 @@ class Trial(Snapshot):
         self.reserved = base.reserved
         self.where = base.where
         self.removed: dict[str, tuple[str, Usage]] = {}
-        self._reserved_volumes: tuple[Reservations, dict[tuple[VolumeUse, ...], int]] | None = None
+        self._reserved_volumes: tuple[Reservations, dict[tuple[tuple[VolumeUse, ...], int], int]] | None = None
         if isinstance(base, Trial) and base._reserved_volumes is not None:
             reservations, pods = base._reserved_volumes
             self.objects, self._reserved_volumes = base.objects.copy(), (reservations.copy(), dict(pods))
@@ -218,12 +218,12 @@ class Trial(Snapshot):
                 return
             self.objects, self._reserved_volumes = self.objects.copy(), (Reservations(), {})
         reservations, pods = self._reserved_volumes
-        before = pods.get(uses, 0)
-        pods[uses] = max(0, before + count)
-        if not before and pods[uses]:
-            reservations.add(uses, reservation_at(uses, row, self.table, self.objects), self.objects)
-        elif before and not pods[uses]:
-            reservations.remove(uses, self.objects)
+        before = pods.get((uses, row), 0)
+        now = pods[uses, row] = max(0, before + count)
+        if not before and now:
+            reservations.add((uses, row), reservation_at(uses, row, self.table, self.objects), self.objects)
+        elif before and not now:
+            reservations.remove((uses, row), self.objects)
 
     def remove(self, keys: Iterable[str]) -> None:
         """Takes running pods away; keys that no node has are ignored."""

@@ -181,8 +181,10 @@ def _let_at_once(profile: Profile, trial: Trial, shape: Shape, at: int, placed: 
             received[row] = number
     if (received > profile.count(shape, trial)).any():
         return False
-    put(trial, shape, received)
-    return True
+    if all(coupling.steady for coupling, _ in profile.couplings(shape, trial)):
+        put(trial, shape, received)
+        return True
+    return _let(profile, trial, shape, np.repeat(np.arange(len(trial)), received).tolist())
 
 
 def _uses(reduced: Reduced, demands: Sequence[Demand], attempt: Attempt) -> tuple[Use, ...]:

@@ -81,7 +81,8 @@ class _Shared:
     binding = True
 
     def __init__(self, shape: Shape, snapshot: Snapshot) -> None:
-        self._uses, self._snapshot = shape.usage.volumes, snapshot
+        self._uses, self._table, self._objects = shape.usage.volumes, snapshot.table, snapshot.objects
+        self._reservations = Reservations()
         self._allowed: Bools | None = None
 
     def most(self, usable: Bools) -> int:
@@ -97,11 +98,13 @@ class _Shared:
         return None
 
     def place(self, row: int) -> None:
-        """The first pod goes to that node, and the others see its volumes as chosen."""
-        if self._allowed is not None:
+        """A pod goes to that node, and the others see the volumes that it needs there as chosen."""
+        if row in self._reservations.by_pod:
             return
-        table, objects = self._snapshot.table, self._snapshot.objects.copy()
-        Reservations().add(None, reservation_at(self._uses, row, table, objects), objects)
-        claims = claims_of(self._uses, objects)
+        if self._allowed is None:
+            self._objects = self._objects.copy()
+        found = reservation_at(self._uses, row, self._table, self._objects)
+        self._reservations.add(row, found, self._objects)
+        claims = claims_of(self._uses, self._objects)
         assert isinstance(claims, Claims)
-        self._allowed = find_volumes(claims, table, objects).satisfied
+        self._allowed = find_volumes(claims, self._table, self._objects).satisfied
