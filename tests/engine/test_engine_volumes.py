@@ -98,6 +98,7 @@ def test_members_of_a_placed_gang_have_volumes_of_their_own(volumes: Volumes, si
     assert len(used) == len(set(used))
 
 
+@settings(max_examples=60, deadline=None)
 @given(VOLUMES, st.lists(st.integers(1, 5), min_size=2, max_size=4))
 def test_taking_pods_away_again_leaves_no_volume_assumed(volumes: Volumes, sizes: list[int]) -> None:
     state = state_of(volumes, sizes)
