@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import AsyncIterator
+from itertools import count
+from weakref import WeakValueDictionary
 
 from muster.api.codec import JSON
 from muster.apiserver import bodies
@@ -42,6 +44,8 @@ class ApiServer:
         self._notes = Notes()
         self._verbs = Verbs(store)
         self._keeper = DefinitionKeeper(self._verbs, self.resources, self._types)
+        self._custom_watches: WeakValueDictionary[int, Watcher] = WeakValueDictionary()
+        self._numbers = count()
         self._bootstrap()
         self._keeper.follow(self._own_context)
 
@@ -65,6 +69,7 @@ class ApiServer:
             status = _success_code(ctx, request, body)
             if self._keeper.is_due(ctx):
                 self._keeper.follow(self._own_context)
+                self._end_watches_without_a_kind()
         except StatusError as error:
             return Response(error.code, error.status, _headers(ctx))
         except Exception:
@@ -103,7 +108,17 @@ class ApiServer:
         if route.served is None:
             raise failure(404, "NotFound", "the server could not find the requested resource", {})
         watcher = Watcher(self.store, self._clock, self.options, route, request, by_time=bookmarks_by_time)
+        if "." in watcher.storage:
+            self._custom_watches[next(self._numbers)] = watcher
         return watcher.events()
+
+    def _end_watches_without_a_kind(self) -> None:
+        """Watches of custom kinds end with their definitions."""
+        if self._custom_watches:
+            served = {entry.storage for entry in self.resources.entries}
+            for watcher in list(self._custom_watches.values()):
+                if watcher.storage not in served:
+                    watcher.stop()
 
     def _own_context(self, served: Served) -> Context:
         """The context of what the server does by itself."""

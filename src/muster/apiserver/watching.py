@@ -51,6 +51,17 @@ class Watcher:
         self._initial = _wants_initial(request)
         self._end_mark = go_bool(request.parameter("sendInitialEvents")) and self._bookmarks
         self._version = _version(request)
+        self._stream_of_store: StoreWatch | None = None
+
+    @property
+    def storage(self) -> str:
+        """Where the watched objects are stored."""
+        return self._served.storage
+
+    def stop(self) -> None:
+        """End the watch after what it has not sent yet: its kind is not served any more."""
+        if self._stream_of_store is not None:
+            self._stream_of_store.end()
 
     def events(self) -> AsyncIterator[WatchEvents]:
         """The events. Raises StatusError (410) at once if the resource version is too old."""
@@ -66,6 +77,7 @@ class Watcher:
             stream = self._store.watch(self._prefix, revision)
         except Compacted as error:
             raise expired(f"too old resource version: {revision} ({error.oldest})") from error
+        self._stream_of_store = stream
         return self._stream(first, stream, revision)
 
     async def _stream(self, first: WatchEvents, stream: StoreWatch, revision: int) -> AsyncIterator[WatchEvents]:

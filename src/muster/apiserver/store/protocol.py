@@ -89,6 +89,9 @@ class StoreWatch(Protocol):
     async def aclose(self) -> None:
         """End the watch. Idempotent."""
 
+    def end(self) -> None:
+        """Deliver what is there, then stop. Idempotent."""
+
 
 class Store(Protocol):
     """Versioned objects by key."""
