@@ -1,0 +1,45 @@
+"""kube-apiserver and our server answer neighbours of an object of each kind alike.
+
+The kinds here are those without known differences; `differential.py` prints the differences of all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from control_planes import Plane, real
+
+sys.path.append(str(Path(__file__).parents[1] / "conformance"))
+
+from differential import examples, run, signature
+from two_servers import two_servers
+
+pytestmark = pytest.mark.real
+
+KINDS = ("Deployment", "DeviceClass", "PriorityClass", "ReplicaSet")
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A real server; skips where there are no binaries."""
+    folder = os.environ.get("KUBEBUILDER_ASSETS", "")
+    assets = Path(folder)
+    if not folder or not (assets / "kube-apiserver").exists():
+        pytest.skip("KUBEBUILDER_ASSETS has no kube-apiserver (see hack/build-kube)")
+    with real(tmp_path_factory.mktemp("real"), assets) as running:
+        yield running
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_neighbours_of_an_object_are_answered_alike(plane: Plane, kind: str) -> None:
+    async def main() -> list[str]:
+        async with two_servers(plane.kubeconfig) as servers:
+            bases = [base for base in examples() if base["kind"] == kind]
+            return [signature(found) for base in bases for found in await run(servers, base, ("create", "patch"))]
+
+    assert asyncio.run(main()) == []
