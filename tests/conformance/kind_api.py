@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -16,7 +17,7 @@ from answers import compare
 from conversation import Values, ask
 from outcome import Difference, Kind, Outcome
 
-from muster.api.codec import Object
+from muster.api.codec import Object, dumps, loads
 from muster.apiserver.front import Front
 from muster.apiserver.options import Release
 from muster.apiserver.store.memory import MemoryStore
@@ -88,8 +89,30 @@ def _release(lines: Sequence[Object]) -> Release:
 
 def run(lines: Sequence[Object], seed: int | None) -> Iterator[Outcome]:
     """Replay the scenarios one after the other."""
-    for _, steps in groupby(lines, key=lambda line: line["scenario"]):
-        yield from replay_scenario(list(steps), seed)
+    for _, group in groupby(lines, key=lambda line: line["scenario"]):
+        steps = list(group)
+        yield from replay_scenario(steps if seed is None else varied(steps, seed), seed)
+
+
+_LETTERS = "bcdfghklmnpqrstvwxz"
+
+
+def varied(steps: Sequence[Object], seed: int) -> list[Object]:
+    """The scenario with another namespace, another domain of custom resources, other names of what has no namespace.
+
+    Requests and answers are renamed alike. The new names sort as the old ones, since lists are in the order of names.
+    """
+    scenario = steps[0]["scenario"]
+    rng = random.Random(f"{seed} {scenario}")
+    word = "".join(rng.choice(_LETTERS) for _ in range(rng.randint(4, 9)))
+    renamed = {f"s-{scenario.replace('_', '-')}": f"s{word}", "rec.test": f"{word}.test", "rec-": f"r{word}-"}
+    result: list[Object] = []
+    for step in steps:
+        text = dumps({key: step[key] for key in ("request", "response")}).decode()
+        for old, new in renamed.items():
+            text = re.sub(rf"(?<![a-z]){re.escape(old)}", new, text)
+        result.append({**step, **loads(text)})
+    return result
 
 
 def replay_scenario(steps: Sequence[Object], seed: int | None) -> list[Outcome]:
