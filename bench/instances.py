@@ -16,8 +16,10 @@ from pathlib import Path
 import yaml
 
 from muster.api.codec import Object, Objects
+from muster.cli.bench.between import KEYS
 from muster.cli.bench.exact import SHAPES, SIZES
 from muster.cli.bench.instances import PLANTED, TINY_KINDS, Instance, planted, tiny
+from muster.cli.bench.ruled import PLANTED_RULED, RULED_KINDS, planted_ruled, tiny_ruled
 
 GROUP = "group"
 
@@ -47,6 +49,14 @@ def instances(sizes: list[int], seeds: int, tiny_seeds: int) -> Iterator[tuple[s
     for kind in TINY_KINDS:
         for seed in range(tiny_seeds):
             yield f"tiny-{kind}-{seed}", tiny(kind, seed)
+    for kind in RULED_KINDS:
+        for seed in range(tiny_seeds):
+            yield f"ruled-{kind.replace(' ', '-')}-{seed}", tiny_ruled(kind, seed)
+    for place, ruled in enumerate(PLANTED_RULED):
+        for size in sizes:
+            for shapes in SHAPES:
+                for seed in range(seeds):
+                    yield f"planted-ruled-{place}-{size}-{shapes}-{seed}", planted_ruled(ruled, size, shapes, seed)
     for place, family in enumerate(PLANTED):
         for size in sizes:
             for shapes in SHAPES:
@@ -65,6 +75,8 @@ def objects(instance: Instance) -> Objects:
         "metadata": {"name": GROUP, "namespace": "default"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": instance.min_count}}},
     }
+    if instance.domain:
+        group["spec"]["schedulingConstraints"] = {"topology": [{"key": KEYS[instance.domain]}]}
     pods: Objects = [
         {**pod, "spec": {**pod["spec"], "schedulingGroup": {"podGroupName": GROUP}}} for pod in instance.pod_objects()
     ]

@@ -19,8 +19,8 @@ from muster.engine.exact.work import Budget
 MOST_PODS = 10
 MOST_CELLS = 60
 """Nodes times shapes."""
-_MOST_STATES = 60_000
-_WORK_PER_STATE = 150
+_MOST_STATES = 150_000
+_WORK_PER_STATE = 15
 
 
 class Exhausted(Struct, frozen=True):

@@ -77,7 +77,7 @@ def place_exactly(
     uses = solved.uses
     if reduced.between and solved.value < most:
         rules = [on(rule, np.concatenate(reduced.rows)) for rule in reduced.between]
-        found = exhaust(reduced.problem, rules, [each.places for each in demands], budget)
+        found = exhaust(reduced.problem, rules, [each.places for each in demands], Budget(budget.work, remaining))
         if found is not None and found.is_complete:
             uses, most, proof = found.uses, int(placed_by(reduced.problem, found.uses).sum()), _TRIED
     elif max(needed, 1) <= solved.value == most < int(reduced.problem.demand.sum()):
