@@ -25,6 +25,8 @@ from muster.clock import RealClock
 from muster.simulator.embedded import EmbeddedCluster
 from muster.simulator.options import ClusterOptions
 
+TLS_CLOSE_S = 0.25
+"""How long aiohttp's TLS connections need to close after their session."""
 AT_ONCE = 8
 """How many requests the real server gets at once, where their order is free."""
 
@@ -152,3 +154,4 @@ async def two_servers(kubeconfig: Path, release: Release = "1.36") -> AsyncItera
     headers = {"Authorization": f"Bearer {connection.token}"}
     async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
         yield TwoServers(session, connection.server, Front(cluster.server, RealClock()))
+    await asyncio.sleep(TLS_CLOSE_S)
