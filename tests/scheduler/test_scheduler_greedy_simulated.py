@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from test_scheduler_preemption_simulated import CLASSES, OPTIONS, gang, job, states
 
 from muster.api.codec import Object, Objects
