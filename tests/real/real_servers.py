@@ -29,6 +29,8 @@ from muster.clock import RealClock
 from muster.nodes.spec import NodeSpec, make_nodes
 
 TOKEN = "admintoken"
+SCHEDULER_TOKEN = "schedulertoken"
+SCHEDULER_USER = "system:serviceaccount:muster-system:muster-scheduler"
 POOL = "tests.muster-k8s.dev/pool"
 """A label of nodes: tests that share a server have nodes of their own."""
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
@@ -54,6 +56,7 @@ class RealServer:
     directory: Path
     assets: Path
     options: tuple[str, ...] = ()
+    authorization: str = "AlwaysAllow"
     port: int = field(default_factory=_free_port)
     kubeconfig: Path = field(init=False)
 
@@ -62,14 +65,14 @@ class RealServer:
         self._running = contextlib.ExitStack()
         self._etcd_url = f"http://127.0.0.1:{_free_port()}"
 
-    def write_kubeconfig(self, name: str, server: str) -> Path:
-        """A kubeconfig for an administrator at an address."""
+    def write_kubeconfig(self, name: str, server: str, token: str = TOKEN) -> Path:
+        """A kubeconfig for an administrator, or for whom the token is, at an address."""
         cluster = {"server": server, **({"insecure-skip-tls-verify": True} if server.startswith("https") else {})}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "real", "cluster": cluster}],
-            "users": [{"name": "admin", "user": {"token": TOKEN}}],
+            "users": [{"name": "admin", "user": {"token": token}}],
             "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
             "current-context": "real",
         }
@@ -80,7 +83,9 @@ class RealServer:
     def running(self) -> Iterator[RealServer]:
         """The server, ready; ended at the end."""
         key(self.directory)
-        (self.directory / "tokens.csv").write_text(f"{TOKEN},admin,admin,system:masters\n")
+        (self.directory / "tokens.csv").write_text(
+            f"{TOKEN},admin,admin,system:masters\n{SCHEDULER_TOKEN},{SCHEDULER_USER},scheduler,system:serviceaccounts\n"
+        )
         peer = f"http://127.0.0.1:{_free_port()}"
         etcd = [str(self.assets / "etcd"), "--name=one", f"--data-dir={self.directory / 'etcd'}", "--unsafe-no-fsync"]
         etcd += [f"--listen-client-urls={self._etcd_url}", f"--advertise-client-urls={self._etcd_url}"]
@@ -95,7 +100,7 @@ class RealServer:
         command += [f"--secure-port={self.port}", "--endpoint-reconciler-type=none", "--token-auth-file=tokens.csv"]
         command += [f"--cert-dir={self.directory / 'certs'}", "--service-cluster-ip-range=10.0.0.0/16"]
         command += ["--service-account-issuer=https://localhost", "--service-account-key-file=sa.pub"]
-        command += ["--service-account-signing-key-file=sa.key", "--authorization-mode=AlwaysAllow"]
+        command += ["--service-account-signing-key-file=sa.key", f"--authorization-mode={self.authorization}"]
         command += ["--disable-admission-plugins=ServiceAccount", *self.options]
         log = self.directory / "apiserver.log"
         self._process = self._running.enter_context(process(command, log, self.directory))

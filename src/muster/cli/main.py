@@ -42,6 +42,7 @@ COMMANDS = (
         "Manifests about groups into another version or scheduler's words",
     ),
     Command("scheduler", "muster.cli.scheduler:scheduler", "Schedule pods and gangs on any real cluster"),
+    Command("install", "muster.cli.install:install", "Put the scheduler into a cluster, and groups where it has none"),
     Command("bench", "muster.cli.bench.command:bench", "Measure this machine: decisions, start, throughput, memory"),
 )
 

@@ -1,0 +1,201 @@
+"""The ClusterRole and Role of the deployment allow every request that the scheduler makes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+
+from test_scheduler_volumes import CONTROLLERS, claim, local_volume, node, pod, storage_class
+
+from muster.api.codec import Object, Objects
+from muster.api.groups import POD_GROUP_KEY
+from muster.api.resource import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    STORAGE_CLASSES,
+    Resource,
+)
+from muster.apiserver.inprocess import InProcessTransport
+from muster.apiserver.options import ServerOptions
+from muster.apiserver.server import ApiServer
+from muster.apiserver.store.memory import MemoryStore
+from muster.cli.install import InstallPlan, apply_plan, deployment
+from muster.client.client import Client
+from muster.client.transport import Body, Query, Response, Transport, WatchEvents
+from muster.clock import VirtualClock, run_virtual
+from muster.controllers.options import ControllerOptions
+from muster.controllers.registry import ControllerService
+from muster.scheduler.election import Election, LeaseTerms
+from muster.scheduler.options import SchedulerOptions
+from muster.scheduler.service import Scheduler
+from muster.testing import make_group, make_node, make_pod
+
+CUSTOM = Resource("scheduling.muster-k8s.dev", "v1beta1", "podgroups", "PodGroup")
+_CREATED = (NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, POD_GROUPS, PODS, PRIORITY_CLASSES, STORAGE_CLASSES)
+RESOURCES = {each.kind: each for each in _CREATED}
+ASKED = tuple[str, str, str, str, str]
+"""verb, group, resource or resource/subresource, namespace, name."""
+
+_PATH = re.compile(
+    r"/(?:api|apis/(?P<group>[^/]+))/[^/]+(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[^/]+)"
+    r"(?:/(?P<name>[^/]+)(?:/(?P<sub>[^/]+))?)?\Z"
+)
+
+
+class Recorder:
+    """A transport that notes what is asked as an authorizer would see it."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.asked: set[ASKED] = set()
+        self._inner = inner
+
+    async def request(
+        self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] | None = None, body: Body = None
+    ) -> Response:
+        self._note(method, path)
+        return await self._inner.request(method, path, query=query, headers=headers, body=body)
+
+    def watch(self, path: str, *, query: Query = ()) -> AsyncIterator[WatchEvents]:
+        self._note("WATCH", path)
+        return self._inner.watch(path, query=query)
+
+    def _note(self, method: str, path: str) -> None:
+        match = _PATH.match(path)
+        if match is None:
+            return  # discovery: everybody may
+        said = match.groupdict("")
+        verbs = {"GET": "get" if said["name"] else "list", "POST": "create", "PUT": "update"}
+        verb = verbs.get(method, method.lower())
+        resource = f"{said['plural']}/{said['sub']}" if said["sub"] else said["plural"]
+        self.asked.add((verb, said["group"], resource, said["namespace"], said["name"]))
+
+
+def allowed(asked: ASKED, roles: Objects) -> bool:
+    verb, group, resource, namespace, name = asked
+    for role in roles:
+        if role["metadata"].get("namespace", namespace) != namespace:
+            continue
+        for rule in role["rules"]:
+            names = rule.get("resourceNames")
+            is_named = names is None or name in names
+            if verb in rule["verbs"] and group in rule["apiGroups"] and resource in rule["resources"] and is_named:
+                return True
+    return False
+
+
+def roles() -> Objects:
+    return [obj for obj in deployment() if obj["kind"] in ("Role", "ClusterRole")]
+
+
+def test_everything_that_is_asked_is_allowed() -> None:
+    asked = requests_of_native_groups() | requests_of_custom_groups()
+    assert sorted(each for each in asked if not allowed(each, roles())) == []
+    # The story is long enough to have asked for what is special about a scheduler.
+    kinds = {(verb, group, resource) for verb, group, resource, _, _ in asked}
+    for group in ("scheduling.k8s.io", "scheduling.muster-k8s.dev"):
+        assert ("patch", group, "podgroups/status") in kinds
+    for verb, resource in (
+        ("create", "pods/binding"),
+        ("patch", "pods/status"),
+        ("delete", "pods"),
+        ("update", "persistentvolumes"),
+        ("update", "persistentvolumeclaims"),
+        ("create", "events"),
+        ("patch", "events"),
+    ):
+        assert (verb, "", resource) in kinds
+    assert {("get", "coordination.k8s.io", "leases"), ("update", "coordination.k8s.io", "leases")} <= kinds
+
+
+def test_no_right_is_given_that_is_never_used() -> None:
+    """Every pair of verb and resource is asked for, where the embedded server has the kind."""
+    requests = requests_of_native_groups() | requests_of_custom_groups()
+    asked = {(verb, group, resource) for verb, group, resource, _, _ in requests}
+    given = {each for role in roles() for rule in role["rules"] for each in pairs(rule)}
+    assert {each for each in given - asked if each[0] not in ("list", "watch")} == {
+        ("patch", "scheduling.k8s.io", "compositepodgroups/status"),
+        ("patch", "scheduling.muster-k8s.dev", "compositepodgroups/status"),
+        ("get", "", "pods"),  # after a binding that was refused
+    }
+
+
+def pairs(rule: Object) -> Iterator[tuple[str, str, str]]:
+    for verb in rule["verbs"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                yield verb, group, resource
+
+
+def requests_of_native_groups() -> set[ASKED]:
+    return requests_of(ServerOptions(), "scheduling.k8s.io")
+
+
+def requests_of_custom_groups() -> set[ASKED]:
+    return requests_of(ServerOptions(emulate="1.35"), "scheduling.muster-k8s.dev")
+
+
+def requests_of(options: ServerOptions, group: str) -> set[ASKED]:
+    """What a scheduler asks that binds and evicts groups, binds volumes, repeats events and holds a lease."""
+    asked: set[ASKED] = set()
+
+    async def main(clock: VirtualClock) -> None:
+        api = ApiServer(MemoryStore(), clock, random.Random(1), options)
+        client = Client(InProcessTransport(api))
+        await apply_plan(client, clock, InstallPlan())
+        recorder = Recorder(InProcessTransport(api))
+        ours = Client(recorder)
+        scheduler = Scheduler(ours, clock, random.Random(2), SchedulerOptions())
+        election = Election(ours, clock, random.Random(4), LeaseTerms(namespace="muster-system"), "me")
+        service = ControllerService(client, clock, random.Random(3), ControllerOptions(), CONTROLLERS)
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(each) for each in (scheduler.run(), service.run(), hold(election))]
+        await play(client, clock, group)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        asked.update(recorder.asked)
+
+    run_virtual(main)
+    return asked
+
+
+async def hold(election: Election) -> None:
+    await election.acquire()
+    await election.keep()
+
+
+async def play(client: Client, clock: VirtualClock, group: str) -> None:
+    async def create(*objects: Object) -> None:
+        for obj in objects:
+            resource = CUSTOM if obj["apiVersion"] == CUSTOM.api_version else RESOURCES[obj["kind"]]
+            await client.create(resource, "default" if resource.namespaced else None, obj)
+            if resource == NODES:
+                await client.patch(NODES, None, obj["metadata"]["name"], {"spec": {"taints": None}})
+
+    def in_group(made: Object, name: str) -> Object:
+        labels = {**(made["metadata"].get("labels") or {}), POD_GROUP_KEY: name}
+        return {**made, "metadata": {**made["metadata"], "labels": labels}}
+
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}
+    gang = make_group("g", min_count=2, disruptionMode={"all": {}})
+    if group == CUSTOM.group:
+        gang["apiVersion"] = CUSTOM.api_version
+    await create(high, node("a"), node("b"), storage_class("late"), claim("data"), claim("disk", class_name="local"))
+    await create(storage_class("local", provisioner="kubernetes.io/no-provisioner"))
+    await create(local_volume("here", "a", class_name="local"))
+    await create(pod("with-data", "data"), pod("with-disk", "disk"))
+    await clock.sleep(5)
+    await create(gang, *(in_group(make_pod(f"g-{number}", cpu="2"), "g") for number in range(2)))
+    await clock.sleep(5)
+    await create(make_pod("too-big", cpu="64"), make_pod("high", cpu="3", spec={"priorityClassName": "high"}))
+    for _ in range(4):  # what is said about the pod without room comes again
+        await create(make_node("small", cpu="1"))
+        await clock.sleep(60)
+        await client.delete(NODES, None, "small")
+        await clock.sleep(60)
