@@ -150,11 +150,12 @@ def test_the_least_count_may_change_and_the_rest_may_not() -> None:
         made = await client.create(GROUPS, "default", custom("PodGroup", "g", {"schedulingPolicy": GANG}))
         assert made["spec"]["disruptionMode"] == {"single": {}}
         await client.patch(GROUPS, "default", "g", {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}})
-        for patch in (
+        patches: list[Object] = [
             {"schedulingPolicy": {"gang": None, "basic": {}}},
             {"disruptionMode": {"single": None, "all": {}}},
             {"priorityClassName": "high"},
-        ):
+        ]
+        for patch in patches:
             with pytest.raises(ApiError, match=r"immutable|cannot be exchanged"):
                 await client.patch(GROUPS, "default", "g", {"spec": patch})
 
