@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 
+import pytest
 from test_scheduler_volumes import CONTROLLERS, claim, local_volume, node, pod, storage_class
 
 from muster.api.codec import Object, Objects
@@ -94,8 +95,14 @@ def roles() -> Objects:
     return [obj for obj in deployment() if obj["kind"] in ("Role", "ClusterRole")]
 
 
-def test_everything_that_is_asked_is_allowed() -> None:
-    asked = requests_of_native_groups() | requests_of_custom_groups()
+@pytest.fixture(scope="module")
+def asked() -> set[ASKED]:
+    """What is asked where Kubernetes has groups, and where custom resources are groups."""
+    native = requests_of(ServerOptions(), "scheduling.k8s.io")
+    return native | requests_of(ServerOptions(emulate="1.35"), "scheduling.muster-k8s.dev")
+
+
+def test_everything_that_is_asked_is_allowed(asked: set[ASKED]) -> None:
     assert sorted(each for each in asked if not allowed(each, roles())) == []
     # The story is long enough to have asked for what is special about a scheduler.
     kinds = {(verb, group, resource) for verb, group, resource, _, _ in asked}
@@ -114,12 +121,11 @@ def test_everything_that_is_asked_is_allowed() -> None:
     assert {("get", "coordination.k8s.io", "leases"), ("update", "coordination.k8s.io", "leases")} <= kinds
 
 
-def test_no_right_is_given_that_is_never_used() -> None:
-    """Every pair of verb and resource is asked for, where the embedded server has the kind."""
-    requests = requests_of_native_groups() | requests_of_custom_groups()
-    asked = {(verb, group, resource) for verb, group, resource, _, _ in requests}
+def test_no_right_is_given_that_is_never_used(asked: set[ASKED]) -> None:
+    """What may be written or read one by one is; the kinds that may be listed are not all on this server."""
+    used = {(verb, group, resource) for verb, group, resource, _, _ in asked}
     given = {each for role in roles() for rule in role["rules"] for each in pairs(rule)}
-    assert {each for each in given - asked if each[0] not in ("list", "watch")} == {
+    assert {each for each in given - used if each[0] not in ("list", "watch")} == {
         ("patch", "scheduling.k8s.io", "compositepodgroups/status"),
         ("patch", "scheduling.muster-k8s.dev", "compositepodgroups/status"),
         ("get", "", "pods"),  # after a binding that was refused
@@ -131,14 +137,6 @@ def pairs(rule: Object) -> Iterator[tuple[str, str, str]]:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
                 yield verb, group, resource
-
-
-def requests_of_native_groups() -> set[ASKED]:
-    return requests_of(ServerOptions(), "scheduling.k8s.io")
-
-
-def requests_of_custom_groups() -> set[ASKED]:
-    return requests_of(ServerOptions(emulate="1.35"), "scheduling.muster-k8s.dev")
 
 
 def requests_of(options: ServerOptions, group: str) -> set[ASKED]:
@@ -171,7 +169,7 @@ async def say_twice(client: Client, clock: VirtualClock) -> None:
     """An event that comes again: the recorder counts it up."""
     events = EventRecorder(client, clock, random.Random(5), "muster")
     task = asyncio.get_running_loop().create_task(events.run())
-    about = {"kind": "Pod", **await client.get(PODS, "default", "too-big")}
+    about = make_pod("too-big")
     for _ in range(2):
         events.record(about, "Warning", "FailedScheduling", "no room")
     await clock.sleep(1)
