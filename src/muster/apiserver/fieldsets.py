@@ -48,6 +48,9 @@ ALWAYS_THERE = frozenset(
 )
 """Fields that an empty object of a built-in kind has already: who creates an object does not own them as such."""
 
+ALWAYS_THERE_IN = frozenset({("PersistentVolumeClaimSpec", "resources")})
+"""The like for fields whose name is no such field in other types."""
+
 
 def _is_member(node: FieldSet) -> bool:
     return not node or SELF in node
@@ -216,13 +219,17 @@ def _compare_maps(old: Object, new: Object, schema: Schema | None, removed: Fiel
     is_built_in = schema is not None and bool(schema.name)
     for name in new:
         before, after = old.get(name), new[name]
-        if is_built_in and before is None and after is not None and name in ALWAYS_THERE:
+        if is_built_in and before is None and after is not None and _is_always_there(schema, name):
             before = [] if isinstance(after, list) else {}
         if before != after:
             _compare(f"f:{name}", before, after, child_of(schema, name), removed, changed)
     for name, before in old.items():
         if name not in new and before is not None:
             _compare(f"f:{name}", before, None, child_of(schema, name), removed, changed)
+
+
+def _is_always_there(schema: Schema | None, name: str) -> bool:
+    return name in ALWAYS_THERE or (schema is not None and (schema.name.rpartition(".")[2], name) in ALWAYS_THERE_IN)
 
 
 def _compare(element: str, old: JSON, new: JSON, schema: Schema | None, removed: FieldSet, changed: FieldSet) -> None:

@@ -86,6 +86,43 @@ def merge_patch(target: JSON, patch: JSON) -> JSON:
     return result
 
 
+def as_merged(value: JSON, patch: Patch) -> JSON:
+    """A patched object in the order in which messages print it: what a merge patch touched is sorted by name."""
+    return _merged_order(value, patch.value) if patch.type == MERGE_PATCH else value
+
+
+def _merged_order(value: JSON, patch: JSON) -> JSON:
+    if not isinstance(value, dict):
+        return [_merged_order(item, item) for item in value] if isinstance(value, list) else value
+    touched = patch if isinstance(patch, dict) else {}
+    result = {key: _merged_order(value[key], touched[key]) if key in touched else value[key] for key in sorted(value)}
+    metadata = result.get("metadata")
+    if isinstance(metadata, dict) and "metadata" not in touched:
+        names = [*(name for name in _METADATA if name in metadata), *sorted(metadata.keys() - set(_METADATA))]
+        result["metadata"] = {name: metadata[name] for name in names}
+    return result
+
+
+_METADATA = (
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
+"""The fields of ObjectMeta in the order of Go's type."""
+
+
 def strategic_merge(target: JSON, patch: JSON, schema: Schema | None) -> JSON:
     """Like a merge patch, but lists merge item by item where the schema says so; `$patch` and its like are obeyed."""
     if not isinstance(patch, dict):

@@ -14,7 +14,7 @@ from muster.apiserver.decoding import WrongValue
 from muster.apiserver.errors import Qualified, StatusError
 from muster.apiserver.fields import FieldError, invalid_value
 from muster.apiserver.limit_ranges import check_ranges, default_from_ranges
-from muster.apiserver.patching import patched
+from muster.apiserver.patching import as_merged, patched
 from muster.apiserver.quota_admission import charges
 from muster.apiserver.registry.strategy import Strategy
 from muster.apiserver.request import ApiRequest
@@ -173,7 +173,7 @@ class Verbs:
             assert old is not None
             new = patched(old, patch, schema)
         _check_patched(served, new, name, old)
-        return _decode_patched(ctx, served, new)
+        return _decode_patched(ctx, served, new, patch)
 
     def _applied(self, ctx: Context, served: Served, old: Object | None, patch: Patch, name: str) -> Object:
         """The object after an apply; the request's context takes its managedFields."""
@@ -374,15 +374,15 @@ def _of_status(obj: Object) -> Object:
     return {key: obj[key] for key in ("metadata", "status") if key in obj}
 
 
-def _decode_patched(ctx: Context, served: Served, value: JSON) -> Object:
+def _decode_patched(ctx: Context, served: Served, value: JSON, patch: Patch) -> Object:
     try:
         new, unknown = ctx.types.decode(served.resource, value)
     except WrongValue as error:
-        raise _bad_patch(value, error.message(served.resource.kind)) from error
+        raise _bad_patch(as_merged(value, patch), error.message(served.resource.kind)) from error
     if unknown:
         texts = [f'unknown field "{path}"' for path in unknown]
         if ctx.field_validation == "Strict":
-            raise _bad_patch(value, f"strict decoding error: {', '.join(texts)}")
+            raise _bad_patch(as_merged(value, patch), f"strict decoding error: {', '.join(texts)}")
         if ctx.field_validation == "Warn":
             for text in texts:
                 ctx.warn(text)

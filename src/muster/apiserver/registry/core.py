@@ -234,15 +234,6 @@ class VolumeStrategy(Strategy):
         obj["status"] = {"phase": "Pending"}
 
 
-class StorageClassStrategy(Strategy):
-    """StorageClasses. Source: upstream `pkg/apis/storage/v1/defaults.go`."""
-
-    def default(self, obj: Object, ctx: Context) -> None:
-        for key, value in (("reclaimPolicy", "Delete"), ("volumeBindingMode", "Immediate")):
-            if obj.get(key) is None:
-                obj[key] = value
-
-
 class StatusStrategy(Strategy):
     """A stored kind with a status sub-resource."""
 

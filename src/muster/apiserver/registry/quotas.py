@@ -1,13 +1,13 @@
-"""ResourceQuota and LimitRange as stored kinds: canonical quantities, defaults, validation.
+"""ResourceQuota as a stored kind: canonical quantities, validation.
 
-Sources: kubernetes `pkg/apis/core/validation` (ValidateResourceQuota, ValidateLimitRange) and `v1/defaults.go`.
+Source: kubernetes `pkg/apis/core/validation` (ValidateResourceQuota).
 """
 
 from __future__ import annotations
 
 from muster.api.codec import Object
 from muster.api.quantity import QuantityError, canonical_quantity, parse_quantity
-from muster.api.quotas import SCOPES, scope_allows
+from muster.api.quotas import BY_NAME, SCOPES, scope_allows
 from muster.apiserver.context import Context
 from muster.apiserver.fields import FieldError, invalid_value, required
 from muster.apiserver.registry.strategy import Strategy
@@ -20,30 +20,31 @@ class ResourceQuotaStrategy(Strategy):
     returns_deleted = True
 
     def default(self, obj: Object, ctx: Context) -> None:
-        _canonical(obj.get("spec") or {}, "hard")
+        canonical_amounts(obj.get("spec") or {}, "hard")
         for field in ("hard", "used"):
-            _canonical(obj.get("status") or {}, field)
+            canonical_amounts(obj.get("status") or {}, field)
 
     def prepare_create(self, obj: Object, ctx: Context) -> None:
         obj["status"] = {}
 
     def prepare_status(self, new: Object, old: Object, ctx: Context) -> None:
         for field in ("hard", "used"):
-            _canonical(new.get("status") or {}, field)
+            canonical_amounts(new.get("status") or {}, field)
 
     def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        return _negative(spec.get("hard") or {}, "spec.hard") + _validate_scopes(spec)
+        return _validate_hard(spec.get("hard") or {}, "spec.hard") + _validate_scopes(spec) + _validate_selector(spec)
 
     def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
         errors = self.validate(new, ctx)
-        scopes = sorted((new.get("spec") or {}).get("scopes") or ())
-        if scopes != sorted((old.get("spec") or {}).get("scopes") or ()):
+        scopes = (new.get("spec") or {}).get("scopes")
+        if set(scopes or ()) != set((old.get("spec") or {}).get("scopes") or ()):
             errors.append(invalid_value("spec.scopes", scopes, "field is immutable"))
         return errors
 
 
-def _canonical(holder: Object, field: str) -> None:
+def canonical_amounts(holder: Object, field: str) -> None:
+    """Write the quantities of a map as the server keeps them; what is none stays for the validation."""
     amounts = holder.get(field)
     if amounts:
         holder[field] = {name: _canonical_text(value) for name, value in amounts.items()}
@@ -56,17 +57,20 @@ def _canonical_text(value: object) -> object:
         return value
 
 
-def _negative(amounts: Object, at: str) -> list[FieldError]:
+def _validate_hard(amounts: Object, at: str) -> list[FieldError]:
+    """Quantities are not negative; what is counted is counted in whole numbers."""
     errors: list[FieldError] = []
     for name in sorted(amounts):
+        here = f"{at}[{name}]"
         try:
-            below = parse_quantity(amounts[name]).nano < 0
+            quantity = parse_quantity(amounts[name])
         except QuantityError as error:
-            errors.append(invalid_value(f"{at}[{name}]", amounts[name], str(error)))
+            errors.append(invalid_value(here, amounts[name], str(error)))
             continue
-        if below:
-            why = "must be greater than or equal to 0"
-            errors.append(invalid_value(f"{at}[{name}]", str(amounts[name]), why))
+        if quantity.nano < 0:
+            errors.append(invalid_value(here, str(amounts[name]), "must be greater than or equal to 0"))
+        if name in _COUNTED and quantity.nano % _ONE:
+            errors.append(invalid_value(here, str(amounts[name]), "must be an integer"))
     return errors
 
 
@@ -79,73 +83,71 @@ def _validate_scopes(spec: Object) -> list[FieldError]:
             errors.append(invalid_value("spec.scopes", scopes, "unsupported scope"))
         elif any(not scope_allows(scope, name) for name in hard):
             errors.append(invalid_value("spec.scopes", scopes, "unsupported scope applied to resource"))
-    for pair in (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")):
-        if set(pair) <= set(scopes):
-            errors.append(invalid_value("spec.scopes", scopes, "conflicting scopes"))
+    if _conflict(set(scopes)):
+        errors.append(invalid_value("spec.scopes", scopes, "conflicting scopes"))
     return errors
 
 
-class LimitRangeStrategy(Strategy):
-    """v1 LimitRange."""
-
-    returns_deleted = True
-
-    def default(self, obj: Object, ctx: Context) -> None:
-        for limit in (obj.get("spec") or {}).get("limits") or ():
-            for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
-                _canonical(limit, field)
-            if limit.get("type") == "Container":
-                _default_limit(limit)
-
-    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
-        errors: list[FieldError] = []
-        seen: set[str] = set()
-        for index, limit in enumerate((obj.get("spec") or {}).get("limits") or ()):
-            at, type_ = f"spec.limits[{index}]", limit.get("type") or ""
-            if not type_:
-                errors.append(required(f"{at}.type"))
-            elif "/" not in type_ and type_ not in ("Pod", "Container", "PersistentVolumeClaim"):
-                why = "must be a standard limit type or fully qualified"
-                errors.append(invalid_value(f"{at}.type", type_, why))
-            if type_ in seen:
-                errors.append(FieldError("FieldValueDuplicate", f"{at}.type", f'Duplicate value: "{type_}"'))
-            seen.add(type_)
-            errors += _validate_limit(limit, at)
-        return errors
+def _conflict(scopes: set[str]) -> bool:
+    return any(pair <= scopes for pair in _EXCLUSIVE)
 
 
-def _default_limit(limit: Object) -> None:
-    """Missing `default` come from `max`; missing `defaultRequest` from `default`, then `min`."""
-    default = {**(limit.get("max") or {}), **(limit.get("default") or {})}
-    request = {**(limit.get("min") or {}), **default, **(limit.get("defaultRequest") or {})}
-    if default:
-        limit["default"] = default
-    if request:
-        limit["defaultRequest"] = request
-
-
-def _validate_limit(limit: Object, at: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    if limit.get("type") == "Pod":
-        for field in ("default", "defaultRequest"):
-            if limit.get(field):
-                why = "Forbidden: may not be specified when `type` is 'Pod'"
-                errors.append(FieldError("FieldValueForbidden", f"{at}.{field}", why))
-    names = sorted({name for field in _ORDER for name in limit.get(field) or {}})
-    for name in names:
-        amounts = [(field, parse_quantity(limit[field][name])) for field in _ORDER if name in (limit.get(field) or {})]
-        for position, (lower_field, lower) in enumerate(amounts):
-            for upper_field, upper in amounts[position + 1 :]:
-                if lower.nano > upper.nano:
-                    words = (_WORDS[lower_field], lower, _WORDS[upper_field], upper)
-                    why = "{} value {} is greater than {} value {}".format(*words)
-                    errors.append(invalid_value(f"{at}.{lower_field}[{name}]", str(lower), why))
-        ratio = (limit.get("maxLimitRequestRatio") or {}).get(name)
-        if ratio is not None and parse_quantity(ratio).nano < 1_000_000_000:
-            why = f"ratio {ratio} is less than 1"
-            errors.append(invalid_value(f"{at}.maxLimitRequestRatio[{name}]", ratio, why))
+def _validate_selector(spec: Object) -> list[FieldError]:
+    """The scopes of a scope selector. Source: `validateScopedResourceSelectorRequirement`; its paths have no index."""
+    selector = spec.get("scopeSelector")
+    if selector is None:
+        return []
+    at, errors = "spec.scopeSelector.matchExpressions", list[FieldError]()
+    expressions = selector.get("matchExpressions") or []
+    for expression in expressions:
+        scope = expression.get("scopeName") or ""
+        if scope not in SCOPES:
+            errors.append(invalid_value(f"{at}.scopeName", scope, "unsupported scope"))
+        unfit = [name for name in spec.get("hard") or {} if scope in SCOPES and not scope_allows(scope, name)]
+        why = "unsupported scope applied to resource"
+        errors += [invalid_value(at, _shown_selector(selector), why) for _ in unfit]
+        errors += _validate_scope_operator(scope, expression, at)
+    if _conflict({expression.get("scopeName") or "" for expression in expressions}):
+        errors.append(invalid_value(at, spec.get("scopes"), "conflicting scopes"))
     return errors
 
 
-_ORDER = ("min", "defaultRequest", "default", "max")
-_WORDS = {"min": "min", "defaultRequest": "default request", "default": "default", "max": "max"}
+def _validate_scope_operator(scope: str, expression: Object, at: str) -> list[FieldError]:
+    """Only priority classes have values to choose from."""
+    operator, values, errors = expression.get("operator") or "", expression.get("values"), list[FieldError]()
+    if scope in SCOPES and scope != "PriorityClass" and operator != "Exists":
+        errors.append(invalid_value(f"{at}.operator", operator, _ONLY_EXISTS))
+    match operator:
+        case "In" | "NotIn":
+            if not values:
+                why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                errors.append(required(f"{at}.values", why))
+        case "Exists" | "DoesNotExist":
+            if values:
+                why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+                errors.append(invalid_value(f"{at}.values", values, why))
+        case _:
+            errors.append(invalid_value(f"{at}.operator", operator, "not a valid selector operator"))
+    return errors
+
+
+def _shown_selector(selector: Object) -> Object:
+    return {
+        "MatchExpressions": [
+            {
+                "ScopeName": expression.get("scopeName") or "",
+                "Operator": expression.get("operator") or "",
+                "Values": expression.get("values"),
+            }
+            for expression in selector.get("matchExpressions") or ()
+        ]
+    }
+
+
+_ONE = 1_000_000_000
+_EXCLUSIVE = (frozenset({"BestEffort", "NotBestEffort"}), frozenset({"Terminating", "NotTerminating"}))
+_COUNTED = frozenset({"pods", "services.nodeports", "services.loadbalancers", *BY_NAME})
+_ONLY_EXISTS = (
+    "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)

@@ -12,13 +12,15 @@ from muster.apiserver.registry.budgets import BudgetStrategy
 from muster.apiserver.registry.endpoints import EndpointSliceStrategy
 from muster.apiserver.registry.events import EventStrategy, NewEventStrategy, from_core, to_core
 from muster.apiserver.registry.jobs import JobStrategy
+from muster.apiserver.registry.limits import LimitRangeStrategy
 from muster.apiserver.registry.nodes import NodeStrategy
 from muster.apiserver.registry.pods import PodStrategy
 from muster.apiserver.registry.priority import PriorityClassStrategy
-from muster.apiserver.registry.quotas import LimitRangeStrategy, ResourceQuotaStrategy
+from muster.apiserver.registry.quotas import ResourceQuotaStrategy
 from muster.apiserver.registry.scheduling import CompositePodGroupStrategy, PodGroupStrategy
 from muster.apiserver.registry.services import ServiceStrategy
 from muster.apiserver.registry.slices import SliceStrategy
+from muster.apiserver.registry.storage import StorageClassStrategy
 from muster.apiserver.registry.stored import ROWS
 from muster.apiserver.registry.strategy import Strategy
 from muster.apiserver.registry.usage import NodeUsageStrategy, PodUsageStrategy
@@ -241,7 +243,7 @@ def _others() -> list[Served]:
             "v1",
             "storageclasses",
             "StorageClass",
-            core.StorageClassStrategy(),
+            StorageClassStrategy(),
             namespaced=False,
             short="sc",
         ),
