@@ -43,6 +43,7 @@ COMMANDS = (
     ),
     Command("scheduler", "muster.cli.scheduler:scheduler", "Schedule pods and gangs on any real cluster"),
     Command("install", "muster.cli.install:install", "Put the scheduler into a cluster, and groups where it has none"),
+    Command("migrate", "muster.cli.migrate:migrate", "Take groups across an upgrade that drops their version"),
     Command("bench", "muster.cli.bench.command:bench", "Measure this machine: decisions, start, throughput, memory"),
 )
 
