@@ -242,6 +242,13 @@ def test_other_owners_stay_as_they_are() -> None:
     assert made["metadata"] == {"name": "g", "namespace": "default", "ownerReferences": [owner]}
 
 
+def test_a_group_of_no_workload_is_of_none_afterwards() -> None:
+    """A real server of 1.36 says `podGroupTemplateRef: null`."""
+    group = make_group("g", min_count=2, version="v1alpha2", podGroupTemplateRef=None)
+    for version in ("v1beta1", "v1alpha2"):
+        assert in_version(group, version, {})["spec"] == {"schedulingPolicy": {"gang": {"minCount": 2}}}
+
+
 def test_a_directory_without_an_export_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["migrate", "delete", str(tmp_path)]) == 2
     assert "holds no complete export" in capsys.readouterr().err

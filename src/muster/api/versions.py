@@ -145,8 +145,10 @@ def _group_from_alpha2(obj: Object) -> Object:
     spec: Object = {}
     for key, value in (obj.get("spec") or {}).items():
         if key == "podGroupTemplateRef":
-            workload = (value or {}).get("workload") or {}
-            spec["workloadRef"] = _renamed(workload, {"podGroupTemplateName": "templateName"})
+            # Servers of 1.36 write null where there is none.
+            if value is not None:
+                workload = value.get("workload") or {}
+                spec["workloadRef"] = _renamed(workload, {"podGroupTemplateName": "templateName"})
         else:
             spec[key] = value
     return _with_conditions({**obj, "spec": _mode_to_hub(spec)}, _CONDITION_TO_HUB)
