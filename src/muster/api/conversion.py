@@ -112,7 +112,7 @@ class _Run:
         if self.target in DIALECTS:
             return self._foreign(hub)
         version = self.target.partition("/")[2]
-        if kind == "CompositePodGroup" and self.target != NATIVE[2]:
+        if kind == "CompositePodGroup" and self.target not in (NATIVE[2], MUSTER):
             self._say(hub, "", f"{self.target} has no CompositePodGroup")
             return None
         if kind == "PodGroup" and version == "v1alpha1":
