@@ -85,7 +85,8 @@ def test_pod_outside_of_the_limits_is_refused_before_quotas_are_charged() -> Non
 
 
 def test_claim_is_pending_and_protected() -> None:
-    claim: Object = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {}}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim: Object = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": spec}
     made = Api().create(CLAIMS, claim)
     assert made["status"] == {"phase": "Pending"}
     assert made["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -39,6 +40,10 @@ _CHOSEN = frozenset({"clusterIP", "clusterIPs", "continue", "healthCheckNodePort
 _MEANT_EMPTY = frozenset({"all", "basic", "emptyDir", "single"})
 """Fields of which an empty value is not the same as none."""
 _YAML_OWN = ("resourceVersion:", "uid:", "creationTimestamp:")
+_VERSION = re.compile(r'(\\?"resourceVersion\\?":\\?")\d+')
+"""The version in an object that is part of a text."""
+_OBJECT = re.compile(r'(?<=Invalid value: )"\{\\"apiVersion.*\}"')
+"""An object that is part of a text; Go writes it in the order of its types."""
 _OF_GO = (
     "Go struct field",
     "cannot unmarshal",
@@ -76,6 +81,11 @@ def _fields(value: Object) -> Iterator[tuple[str, JSON]]:
             yield name, comparable(item, name)
 
 
+def _sorted_object(found: re.Match[str]) -> str:
+    text = json.dumps(json.loads(json.loads(found[0])), sort_keys=True, separators=(",", ":"))
+    return _TIME.sub("<time>", text)
+
+
 def _text(text: str, key: str) -> str:
     if _TIME.fullmatch(text):
         return "<time>"
@@ -87,6 +97,7 @@ def _text(text: str, key: str) -> str:
         text = _NODE_PORT.sub("<chosen>", text)
     if "\n" in text and "resourceVersion:" in text:
         text = "\n".join(line for line in text.splitlines() if not line.strip().startswith(_YAML_OWN))
+    text = _VERSION.sub(r"\1<n>", _OBJECT.sub(_sorted_object, text))
     return _RANDOM.sub("<random>", _UID.sub("<uid>", _CURRENT.sub(r"\1<n>", text)))
 
 

@@ -21,7 +21,15 @@ from two_servers import two_servers
 
 pytestmark = pytest.mark.real
 
-KINDS = ("Deployment", "DeviceClass", "PriorityClass", "ReplicaSet")
+KINDS = (
+    "Deployment",
+    "DeviceClass",
+    "LimitRange",
+    "PersistentVolumeClaim",
+    "PriorityClass",
+    "ReplicaSet",
+    "StatefulSet",
+)
 
 
 @pytest.fixture(scope="module")

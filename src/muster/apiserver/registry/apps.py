@@ -17,10 +17,12 @@ from muster.apiserver.fields import (
     FieldError,
     forbidden_field,
     invalid_value,
+    label_problems,
     not_supported,
     required,
     validate_labels,
 )
+from muster.apiserver.registry.claims import default_claim_template, validate_claim_templates, warn_of_size
 from muster.apiserver.registry.jobs import default_conditions, validate_job_template
 from muster.apiserver.registry.placement import shown_selector, validate_label_selector
 from muster.apiserver.registry.poddefaults import default_pod_spec
@@ -41,6 +43,7 @@ _MUTABLE = frozenset(
     }
 )
 """The fields of a StatefulSet's spec that may change."""
+_ALL_REVISIONS = "a negative value retains all historical revisions; a value >= 0 is recommended"
 
 Values: TypeAlias = Mapping[str, JSON]
 
@@ -77,7 +80,7 @@ class PodControllerStrategy(Strategy):
         labels = (spec["template"].get("metadata") or {}).get("labels") or {}
         errors += self._validate_selector(spec.get("selector"), labels)
         errors += validate_labels(labels, "spec.template.labels") if labels else []
-        errors += validate_pod_spec(spec["template"]["spec"], "spec.template.spec")
+        errors += validate_pod_spec(self.pods_of(spec), "spec.template.spec")
         policy = spec["template"]["spec"].get("restartPolicy")
         if policy in ("OnFailure", "Never"):
             errors.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
@@ -101,6 +104,11 @@ class PodControllerStrategy(Strategy):
         elif not label_selector(selector).matches(labels):
             errors.append(mismatch)
         return errors
+
+    def pods_of(self, spec: Object) -> Object:
+        """The spec of the pods, as it is validated."""
+        pods: Object = spec["template"]["spec"]
+        return pods
 
     def validate_rolling(self, spec: Object) -> list[FieldError]:
         """How pods are replaced by those of a changed template."""
@@ -247,7 +255,6 @@ class StatefulSetStrategy(PodControllerStrategy):
     noun = "statefulset"
     owner = "StatefulSet"
     selector_text = ""
-    counts: ClassVar[tuple[str, ...]] = ("replicas", "minReadySeconds", "revisionHistoryLimit")
     defaults: ClassVar[Values] = {
         "replicas": 1,
         "podManagementPolicy": "OrderedReady",
@@ -258,16 +265,42 @@ class StatefulSetStrategy(PodControllerStrategy):
     status: ClassVar[Values] = {"replicas": 0, "availableReplicas": 0}
 
     def default(self, obj: Object, ctx: Context) -> None:
+        strategy = (obj.get("spec") or {}).get("updateStrategy") or {}
+        is_plain = bool(strategy.get("type")) and strategy.get("rollingUpdate") is None
         super().default(obj, ctx)
+        if is_plain:
+            obj["spec"]["updateStrategy"].pop("rollingUpdate", None)
+        if obj["spec"].get("ordinals") is not None:
+            obj["spec"]["ordinals"].setdefault("start", 0)
         rolling = obj["spec"]["updateStrategy"].get("rollingUpdate")
         if ctx.options.emulate == "1.37" and rolling is not None:
             rolling.setdefault("maxUnavailable", 1)
         for template in obj["spec"].get("volumeClaimTemplates") or ():
-            template.setdefault("apiVersion", "v1")
-            template.setdefault("kind", "PersistentVolumeClaim")
-            if (template.setdefault("spec", {})).get("volumeMode") is None:
-                template["spec"]["volumeMode"] = "Filesystem"
-            template.setdefault("status", {"phase": "Pending"})
+            default_claim_template(template)
+
+    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
+        service = obj["spec"].get("serviceName") or ""
+        problems = label_problems(service, "characters") if service else []
+        errors = [invalid_value("spec.serviceName", service, problem) for problem in problems]
+        return errors + validate_claim_templates(obj["spec"], "spec") + super().validate(obj, ctx)
+
+    def review_update(self, new: Object, old: Object, ctx: Context) -> None:
+        if (new["spec"].get("revisionHistoryLimit") or 0) < 0:
+            ctx.warn(f"spec.revisionHistoryLimit: {_ALL_REVISIONS}")
+
+    def review_create(self, obj: Object, ctx: Context) -> None:
+        self.review_update(obj, obj, ctx)
+        for index, template in enumerate(obj["spec"].get("volumeClaimTemplates") or ()):
+            warn_of_size(template["spec"], f"spec.volumeClaimTemplates[{index}]", ctx)
+
+    def pods_of(self, spec: Object) -> Object:
+        """With the volumes of the claims, which come before all others."""
+        templates = spec.get("volumeClaimTemplates") or ()
+        names = dict.fromkeys((template.get("metadata") or {}).get("name") or "" for template in templates)
+        claims = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+        pods = super().pods_of(spec)
+        others = [volume for volume in pods.get("volumes") or () if volume.get("name") not in names]
+        return {**pods, "volumes": [*claims, *others]} if claims else pods
 
     def validate_rolling(self, spec: Object) -> list[FieldError]:
         strategy = spec.get("updateStrategy") or {}
@@ -297,15 +330,18 @@ class StatefulSetStrategy(PodControllerStrategy):
         return errors + validate_counts(spec.get("ordinals") or {}, ("start",), "spec.ordinals")
 
     def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
+        if new["spec"] == old["spec"]:
+            return []
+        errors = super().validate(new, ctx)
         fields = (new["spec"].keys() | old["spec"].keys()) - _MUTABLE
         if all(new["spec"].get(field) == old["spec"].get(field) for field in sorted(fields)):
-            return super().validate_update(new, old, ctx)
+            return errors
         listed = (
             "'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
             "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds'"
         )
         why = f"updates to statefulset spec for fields other than {listed} are forbidden"
-        return [forbidden_field("spec", why)]
+        return [*errors, forbidden_field("spec", why)]
 
 
 class DaemonSetStrategy(PodControllerStrategy):

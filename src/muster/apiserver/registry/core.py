@@ -6,7 +6,6 @@ import base64
 from collections.abc import Mapping
 
 from muster.api.codec import Object
-from muster.api.storage import CLASS_ANNOTATION
 from muster.apiserver.context import Context
 from muster.apiserver.errors import Qualified, forbidden
 from muster.apiserver.fields import (
@@ -22,8 +21,6 @@ from muster.apiserver.registry.strategy import Strategy
 
 MOST_DATA_BYTES = 1024 * 1024
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
-DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 
 
@@ -176,46 +173,6 @@ class ReturnsDeletedStrategy(Strategy):
     """A stored kind whose DELETE answers with the object."""
 
     returns_deleted = True
-
-
-class ClaimStrategy(Strategy):
-    """PersistentVolumeClaims: pending at first, and held by a finalizer while pods use them.
-
-    Source of the finalizer: upstream's admission plugin StorageObjectInUseProtection.
-    """
-
-    has_status = True
-    returns_deleted = True
-
-    def default(self, obj: Object, ctx: Context) -> None:
-        spec = obj.setdefault("spec", {})
-        if spec.get("volumeMode") is None:
-            spec["volumeMode"] = "Filesystem"
-
-    def admit_create(self, obj: Object, ctx: Context) -> None:
-        finalizers = obj["metadata"].get("finalizers") or []
-        if CLAIM_PROTECTION not in finalizers:
-            obj["metadata"]["finalizers"] = [*finalizers, CLAIM_PROTECTION]
-        annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
-        if obj["spec"].get("storageClassName") is None and not annotated:
-            default = _default_class(ctx)
-            if default:
-                obj["spec"]["storageClassName"] = default
-
-    def prepare_create(self, obj: Object, ctx: Context) -> None:
-        obj["status"] = {"phase": "Pending"}
-
-
-def _default_class(ctx: Context) -> str:
-    """The class of claims that name none (admission plugin DefaultStorageClass): the newest of those so marked."""
-    marked = [
-        each
-        for each in ctx.store.list("/storageclasses/").items
-        if any((each["metadata"].get("annotations") or {}).get(key) == "true" for key in DEFAULT_CLASS)
-    ]
-    newest = max((each["metadata"]["creationTimestamp"] for each in marked), default="")
-    names = [each["metadata"]["name"] for each in marked if each["metadata"]["creationTimestamp"] == newest]
-    return min(names, default="")
 
 
 class VolumeStrategy(Strategy):

@@ -9,6 +9,7 @@ from muster.apiserver.options import ServerOptions
 from muster.apiserver.registry import apps, core, devices, reviews
 from muster.apiserver.registry.autoscaling import AutoscalerStrategy, from_v2, to_v2
 from muster.apiserver.registry.budgets import BudgetStrategy
+from muster.apiserver.registry.claims import ClaimStrategy
 from muster.apiserver.registry.endpoints import EndpointSliceStrategy
 from muster.apiserver.registry.events import EventStrategy, NewEventStrategy, from_core, to_core
 from muster.apiserver.registry.jobs import JobStrategy
@@ -103,7 +104,7 @@ def _core() -> list[Served]:
             "v1",
             "persistentvolumeclaims",
             "PersistentVolumeClaim",
-            core.ClaimStrategy(),
+            ClaimStrategy(),
             short="pvc",
             status=True,
         ),
