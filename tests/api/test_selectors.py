@@ -134,3 +134,23 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         assert isinstance(parse_label_selector(text), LabelSelector)
     except SelectorError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("a/b/c=x", 'unable to parse requirement: <nil>: Invalid value: "a/b/c": a valid label key must consist of'),
+        ("!-a", 'unable to parse requirement: <nil>: Invalid value: "-a": name part must consist of'),
+        ("a=-x", 'unable to parse requirement: values[0][a]: Invalid value: "-x": a valid label must'),
+        ("a in (-x,-y)", 'unable to parse requirement: [values[0][a]: Invalid value: "-x": a valid label must'),
+    ],
+)
+def test_errors_of_texts_are_worded_as_upstream(text: str, start: str) -> None:
+    with pytest.raises(SelectorError) as caught:
+        parse_label_selector(text)
+    assert str(caught.value).startswith(start)
+
+
+def test_empty_parentheses_are_the_empty_value() -> None:
+    selector = parse_label_selector("a in ()")
+    assert selector.matches({"a": ""}) and not selector.matches({"a": "x"}) and not selector.matches({})

@@ -31,12 +31,8 @@ def label_key_errors(key: str) -> list[str]:
     """The reasons why the text is no qualified name (`[prefix/]name`); empty if it is one."""
     parts = key.split("/")
     if len(parts) > 2:
-        return [
-            "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' "
-            "(e.g. 'example.com/MyName')"
-        ]
+        prefix = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return [f"a valid label key {NAME_MESSAGE} {prefix}"]
     errors = _prefix_errors(parts[0]) if len(parts) == 2 else []
     return errors + name_part_errors(parts[-1])
 

@@ -121,12 +121,14 @@ def parse_label_selector(text: str) -> LabelSelector:
 
 def requirement(key: str, operator: Operator, values: list[str]) -> Requirement:
     """A checked requirement. Raises SelectorError with Kubernetes' message."""
-    if errors := label_key_errors(key):
-        raise SelectorError(f"key: Invalid value: {_quoted(key)}: {'; '.join(errors)}")
-    _check_count(operator, values)
+    faults = _key_faults(key)
+    faults += _count_faults(operator, values)
     for index, value in enumerate(values):
         if errors := label_value_errors(value):
-            raise SelectorError(f"values[{index}][{key}]: Invalid value: {_quoted(value)}: {'; '.join(errors)}")
+            faults.append(f"values[{index}][{key}]: Invalid value: {_quoted(value)}: {'; '.join(errors)}")
+    if faults:
+        distinct = list(dict.fromkeys(faults))
+        raise SelectorError(distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]")
     return Requirement(key, operator, tuple(sorted(set(values))))
 
 
@@ -169,27 +171,25 @@ def _field(obj: Object) -> Requirement:
     return Requirement(key, operator, tuple(values))
 
 
-def _check_count(operator: Operator, values: list[str]) -> None:
+def _key_faults(key: str) -> list[str]:
+    """What is wrong with a key; upstream knows of no field that it stands in, and says so."""
+    errors = label_key_errors(key)
+    return [f"<nil>: Invalid value: {_quoted(key)}: {'; '.join(errors)}"] if errors else []
+
+
+def _count_faults(operator: Operator, values: list[str]) -> list[str]:
     shown = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     match operator:
-        case Operator.IN | Operator.NOT_IN:
-            if not values:
-                raise SelectorError(
-                    f"values: Invalid value: {shown}: for 'in', 'notin' operators, values set can't be empty"
-                )
-        case Operator.EXISTS | Operator.DOES_NOT_EXIST:
-            if values:
-                raise SelectorError(
-                    f"values: Invalid value: {shown}: values set must be empty for exists and does not exist"
-                )
-        case Operator.GREATER | Operator.LESS:
-            if len(values) != 1:
-                raise SelectorError(
-                    f"values: Invalid value: {shown}: for 'Gt', 'Lt' operators, exactly one value is required"
-                )
-            if to_int64(values[0]) is None:
-                rule = "for 'Gt', 'Lt' operators, the value must be an integer"
-                raise SelectorError(f"values[0]: Invalid value: {_quoted(values[0])}: {rule}")
+        case Operator.IN | Operator.NOT_IN if not values:
+            return [f"values: Invalid value: {shown}: for 'in', 'notin' operators, values set can't be empty"]
+        case Operator.EXISTS | Operator.DOES_NOT_EXIST if values:
+            return [f"values: Invalid value: {shown}: values set must be empty for exists and does not exist"]
+        case Operator.GREATER | Operator.LESS if len(values) != 1:
+            return [f"values: Invalid value: {shown}: for 'Gt', 'Lt' operators, exactly one value is required"]
+        case Operator.GREATER | Operator.LESS if to_int64(values[0]) is None:
+            rule = "for 'Gt', 'Lt' operators, the value must be an integer"
+            return [f"values[0]: Invalid value: {_quoted(values[0])}: {rule}"]
+    return []
 
 
 def _quoted(text: object) -> str:
@@ -249,8 +249,8 @@ class _Parser:
             raise SelectorError(f"found '{key}', expected: identifier")
         if absent or self._peek() in {_END, ","}:
             return requirement(key, Operator.DOES_NOT_EXIST if absent else Operator.EXISTS, [])
-        if errors := label_key_errors(key):
-            raise SelectorError(f"key: Invalid value: {_quoted(key)}: {'; '.join(errors)}")
+        if faults := _key_faults(key):
+            raise SelectorError(faults[0])
         token = self._next()
         if (operator := _BINARY.get(token) or _COMPARE.get(token)) is None:
             raise SelectorError(f"found '{token}', expected: in, notin, =, ==, !=, gt, lt")
@@ -274,10 +274,8 @@ class _Parser:
         return values
 
     def _list(self) -> list[str]:
-        """Values between parentheses; an empty place between commas is the empty value."""
+        """Values between parentheses; an empty place between commas, or of all, is the empty value."""
         values: list[str] = []
-        if self._peek() == ")":
-            return values
         while True:
             if self._peek() in {",", ")"}:
                 values.append("")
