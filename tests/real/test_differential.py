@@ -28,6 +28,7 @@ KINDS = (
     "PersistentVolumeClaim",
     "PriorityClass",
     "ReplicaSet",
+    "ResourceClaim",
     "StatefulSet",
 )
 

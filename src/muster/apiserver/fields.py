@@ -22,6 +22,7 @@ LABEL_TEXT = (
 PATH_TEXT = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')"
 
 LONGEST_LABEL = 63
+LONGEST_ANNOTATIONS = 256 * 1024
 _PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -93,7 +94,8 @@ def label_problems(text: str, unit: str = "bytes") -> list[str]:
     if len(text) > LONGEST_LABEL:
         problems.append(f"must be no more than {LONGEST_LABEL} {unit}")
     if not _LABEL.fullmatch(text):
-        problems.append(LABEL_TEXT)
+        # What is a subdomain but no label has dots.
+        problems.append("must not contain dots" if _SUBDOMAIN.fullmatch(text) else LABEL_TEXT)
     return problems
 
 
@@ -170,6 +172,18 @@ def validate_labels(labels: Object, field: str) -> list[FieldError]:
     for key in sorted(labels):
         errors += [invalid_value(field, key, problem) for problem in qualified_name_problems(key)]
         errors += [invalid_value(field, labels[key], problem) for problem in label_value_errors(str(labels[key]))]
+    return errors
+
+
+def validate_annotations(annotations: Object, field: str) -> list[FieldError]:
+    """Keys of annotations may have capitals, and not too much may stand in all of them."""
+    errors = [
+        invalid_value(field, key, problem)
+        for key in sorted(annotations)
+        for problem in qualified_name_problems(key.lower())
+    ]
+    if sum(len(key) + len(str(value)) for key, value in annotations.items()) > LONGEST_ANNOTATIONS:
+        errors.append(too_long(field, LONGEST_ANNOTATIONS))
     return errors
 
 

@@ -18,6 +18,7 @@ from muster.apiserver.fields import (
     qualified_name_problems,
     required,
     shown,
+    validate_annotations,
     validate_labels,
 )
 from muster.apiserver.registry.strategy import Strategy
@@ -26,7 +27,6 @@ _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_BASE = 58
 _ATTEMPTS = 8
 STANDARD_FINALIZERS = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
-ANNOTATIONS_BYTES = 256 * 1024
 
 
 def random_suffix(rng: random.Random) -> str:
@@ -111,12 +111,7 @@ def _validate_maps(metadata: Object) -> list[FieldError]:
     if labels:
         errors += validate_labels(labels, "metadata.labels")
     if annotations:
-        for key in sorted(annotations):
-            problems = qualified_name_problems(key.lower())
-            errors += [invalid_value("metadata.annotations", key, problem) for problem in problems]
-        if sum(len(key) + len(str(value)) for key, value in annotations.items()) > ANNOTATIONS_BYTES:
-            body = f"Too long: may not be more than {ANNOTATIONS_BYTES} bytes"
-            errors.append(FieldError("FieldValueTooLong", "metadata.annotations", body))
+        errors += validate_annotations(annotations, "metadata.annotations")
     return errors
 
 

@@ -32,8 +32,6 @@ class NamespaceStrategy(Strategy):
     selectable_names = frozenset(("status.phase", "name"))
 
     def name_problems(self, name: str) -> list[str]:
-        if "." in name:
-            return ["must not contain dots"]
         return label_problems(name)
 
     def default(self, obj: Object, ctx: Context) -> None:

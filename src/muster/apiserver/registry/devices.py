@@ -25,6 +25,7 @@ from muster.apiserver.fields import (
     subdomain_problems,
     too_long,
     too_many,
+    validate_annotations,
     validate_labels,
 )
 from muster.apiserver.registry.strategy import Strategy
@@ -80,7 +81,11 @@ class ClaimStrategy(Strategy):
         default_claim_spec(obj.setdefault("spec", {}))
 
     def validate(self, obj: Object, ctx: Context) -> Errors:
-        return validate_claim_spec(obj.get("spec") or {}, "spec")
+        spec = obj.get("spec") or {}
+        return validate_admin_access(obj, spec, ctx) + validate_claim_spec(spec, "spec")
+
+    def prepare_create(self, obj: Object, ctx: Context) -> None:
+        obj["status"] = {}
 
     def validate_update(self, new: Object, old: Object, ctx: Context) -> Errors:
         return _validate_fixed(new.get("spec"), old.get("spec"), ctx)
@@ -100,14 +105,21 @@ class ClaimTemplateStrategy(Strategy):
     """ResourceClaimTemplate."""
 
     def default(self, obj: Object, ctx: Context) -> None:
-        default_claim_spec(obj.setdefault("spec", {}).setdefault("spec", {}))
+        spec = obj.setdefault("spec", {})
+        default_claim_spec(spec.setdefault("spec", {}))
+        # Texts that are empty are none.
+        metadata = spec.get("metadata") or {}
+        spec["metadata"] = {name: value for name, value in metadata.items() if value != ""}
 
     def validate(self, obj: Object, ctx: Context) -> Errors:
-        errors = _validate_template_metadata(obj["spec"].get("metadata") or {}, "spec.metadata")
+        errors = validate_admin_access(obj, obj["spec"]["spec"], ctx)
+        errors += _validate_template_metadata(obj["spec"].get("metadata") or {}, "spec.metadata")
         return errors + validate_claim_spec(obj["spec"]["spec"], "spec.spec")
 
     def validate_update(self, new: Object, old: Object, ctx: Context) -> Errors:
-        return _validate_fixed(new.get("spec"), old.get("spec"), ctx)
+        if new["spec"] == old.get("spec"):
+            return []
+        return self.validate(new, ctx) + _validate_fixed(new.get("spec"), old.get("spec"), ctx)
 
 
 def _validate_fixed(new: JSON, old: JSON, ctx: Context) -> Errors:
@@ -119,15 +131,34 @@ def _validate_fixed(new: JSON, old: JSON, ctx: Context) -> Errors:
 
 
 _SPELLED = {"uid": "uID"}
+_ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 
 
 def _validate_template_metadata(metadata: Object, at: str) -> Errors:
     """Only labels and annotations can be given to the claims of a template."""
     errors = validate_labels(metadata.get("labels") or {}, f"{at}.labels")
+    errors += validate_annotations(metadata.get("annotations") or {}, f"{at}.annotations")
     names = sorted(metadata.keys() - {"labels", "annotations"})
-    return errors + [
-        forbidden_field(f"{at}.{_SPELLED.get(name, name)}", "cannot be set") for name in names if metadata[name]
+    return errors + [forbidden_field(f"{at}.{_SPELLED.get(name, name)}", "cannot be set") for name in names]
+
+
+def validate_admin_access(obj: Object, spec: Object, ctx: Context) -> Errors:
+    """Devices in use may be asked for in namespaces that say so.
+
+    Upstream's paths are those of claims, for templates too. Source: `pkg/registry/resource` (AuthorizedForAdmin).
+    """
+    asked = [
+        index
+        for index, request in enumerate((spec.get("devices") or {}).get("requests") or ())
+        if (request.get("exactly") or {}).get("adminAccess")
     ]
+    if not asked:
+        return []
+    namespace = ctx.read("namespaces", "", obj["metadata"].get("namespace") or "") or {"metadata": {}}
+    if (namespace["metadata"].get("labels") or {}).get(_ADMIN_LABEL) == "true":
+        return []
+    why = f"admin access to devices requires the `{_ADMIN_LABEL}: true` label on the containing namespace"
+    return [forbidden_field(f"spec.devices.requests[{index}].adminAccess", why) for index in asked]
 
 
 def _requests(spec: Object) -> Iterator[Object]:
@@ -140,7 +171,8 @@ def _requests(spec: Object) -> Iterator[Object]:
 
 def default_claim_spec(spec: Object) -> None:
     """Fill in how many devices each request asks for."""
-    spec.setdefault("devices", {})
+    # Upstream writes the list even if there is none.
+    spec.setdefault("devices", {}).setdefault("requests", None)
     for request in _requests(spec):
         for toleration in request.get("tolerations") or ():
             toleration["operator"] = toleration.get("operator") or "Equal"
@@ -178,7 +210,9 @@ def _validate_named(items: Objects, at: str, most: int) -> Errors:
     seen: set[str] = set()
     for index, item in enumerate(items):
         name = item.get("name") or ""
-        errors += [invalid_value(f"{at}[{index}].name", name, problem) for problem in label_problems(name)]
+        errors += [
+            invalid_value(f"{at}[{index}].name", name, problem) for problem in label_problems(name, "characters")
+        ]
         if name in seen:
             errors.append(duplicate(f"{at}[{index}]", name))
         seen.add(name)
@@ -256,7 +290,8 @@ def _validate_references(names: Sequence[str], at: str, known: Sequence[str]) ->
     errors: Errors = []
     for index, name in enumerate(names):
         for part in name.split("/", 1):
-            errors += [invalid_value(f"{at}[{index}]", part, problem) for problem in label_problems(part)]
+            problems = label_problems(part, "characters")
+            errors += [invalid_value(f"{at}[{index}]", part, problem) for problem in problems]
         if name not in known:
             why = (
                 "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
@@ -269,11 +304,10 @@ def _validate_references(names: Sequence[str], at: str, known: Sequence[str]) ->
 
 def validate_full_name(name: str, at: str) -> Errors:
     """A name with its domain, `domain/name`."""
-    if not name:
-        return [required(at)]
     domain, slash, rest = name.partition("/")
     if not slash:
-        return [invalid_value(at, name, "a fully qualified name must be a domain and a name separated by a slash")]
+        why = "a fully qualified name must be a domain and a name separated by a slash"
+        return [*validate_identifier(name, at), invalid_value(at, name, why)]
     errors = validate_driver(domain, at) if domain else [required(at, "the domain must not be empty")]
     return errors + (validate_identifier(rest, at) if rest else [required(at, "the name must not be empty")])
 
