@@ -239,6 +239,10 @@ class Cluster:
         return {name: -left for name, left in free.items() if left < 0}
 
 
+CLOSING_S = 0.25
+"""TLS connections end a moment after their session is closed (aiohttp: graceful shutdown): the loop lives that long."""
+
+
 @contextlib.asynccontextmanager
 async def cluster(server: RealServer, name: str) -> AsyncIterator[Cluster]:
     """A part of a server; its nodes go at the end, and so do its pods."""
@@ -251,6 +255,7 @@ async def cluster(server: RealServer, name: str) -> AsyncIterator[Cluster]:
         await client.transport.request("DELETE", PODS.path(name), query=[("gracePeriodSeconds", "0")])
         await client.transport.request("DELETE", NODES.path(), query=[("labelSelector", f"{POOL}={name}")])
         await transport.aclose()
+        await asyncio.sleep(CLOSING_S)
 
 
 class Kubelets:
