@@ -31,7 +31,7 @@ from muster.controllers.job_creation import new_pod, wanted_active
 from muster.controllers.job_groups import GroupApi, plan_group
 from muster.controllers.job_spec import JobSpec
 from muster.engine.decide import DEFAULT_BUDGET, decide
-from muster.engine.explain import explain
+from muster.engine.explanation.explain import explain
 from muster.engine.explanation.question import DEFAULT_EFFORT
 from muster.engine.explanation.waiting import RunningGroup
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed, Placement

@@ -20,9 +20,9 @@ from muster.engine.registry import default_profile, without_guards
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
-from muster.scheduler.configuration import KIND as KIND_NAME
-from muster.scheduler.configuration import read_configuration
-from muster.scheduler.configuration_arguments import API_VERSION
+from muster.scheduler.configuration.arguments import API_VERSION
+from muster.scheduler.configuration.reading import KIND as KIND_NAME
+from muster.scheduler.configuration.reading import read_configuration
 
 KINDS = {
     "namespaces": objects.NAMESPACE,

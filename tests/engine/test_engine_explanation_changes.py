@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from muster.api.codec import Object
 from muster.engine.decide import decide
-from muster.engine.explain import explain
+from muster.engine.explanation.explain import explain
 from muster.engine.model import GroupRequest, Member, Placed
 from muster.engine.state import ClusterState
 from muster.testing import make_node, make_pod

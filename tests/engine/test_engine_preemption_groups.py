@@ -19,7 +19,7 @@ from muster.engine.preemption.groups import CANNOT_HELP, NO_VICTIMS, GroupPreemp
 from muster.engine.preemption.model import Nomination, NoPlan, Plan, RunningPod, Unit
 from muster.engine.preemption.pods import NEVER, Cluster
 from muster.engine.state import ClusterState
-from muster.engine.topology_layout import Layout
+from muster.engine.topology.layout import Layout
 from muster.testing.builders import make_node, make_pod
 
 NOW_S = 1_000_000.0

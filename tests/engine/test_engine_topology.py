@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.engine.decide import decide, verdict
-from muster.engine.explain import explain
+from muster.engine.explanation.explain import explain
 from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed
 from muster.engine.state import ClusterState
-from muster.engine.topology import DomainError, pinned_domain
+from muster.engine.topology.domains import DomainError, pinned_domain
 from muster.testing import make_node, make_pod
 
 RACK = "topology.kubernetes.io/rack"

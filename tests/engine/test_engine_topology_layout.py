@@ -14,10 +14,10 @@ from muster.api.topology import Distribution, Policy, Subgroups, TopologyTerms
 from muster.engine.decide import decide, verdict
 from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed
 from muster.engine.state import ClusterState
-from muster.engine.topology_layout import Layout
-from muster.engine.topology_partition import partition_of
-from muster.engine.topology_ranks import Seat, codes_of, reseated, walk_length
-from muster.engine.topology_shares import shares
+from muster.engine.topology.layout import Layout
+from muster.engine.topology.partition import partition_of
+from muster.engine.topology.ranks import Seat, codes_of, reseated, walk_length
+from muster.engine.topology.shares import shares
 from muster.testing import make_node, make_pod
 
 LEVELS = ("zone", "block", "rack")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from muster.api.codec import Object
-from muster.engine.migration import attachment_of_volume
 from muster.engine.objects import CSI_NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS
 from muster.engine.plugins.node_volume_limits import NodeVolumeLimits
 from muster.engine.state import ClusterState
+from muster.engine.storage.migration import attachment_of_volume
 from muster.testing import make_node, make_pod
 
 EBS, GCE = "kubernetes.io/aws-ebs", "kubernetes.io/gce-pd"

@@ -18,7 +18,7 @@ from muster.clock import RealClock
 from muster.scheduler.apart import Apart
 from muster.scheduler.core import SchedulerCore
 from muster.scheduler.options import SchedulerOptions
-from muster.scheduler.preempt_apart import Planning
+from muster.scheduler.preemption.apart import Planning
 from muster.scheduler.queue import Place
 from muster.scheduler.service import Scheduler
 from muster.testing import make_group, make_node, make_pod

@@ -17,8 +17,8 @@ from muster.engine.plugins.scoring_strategy import LeastAllocated, MostAllocated
 from muster.engine.profile import Profile
 from muster.engine.registry import PLUGINS
 from muster.engine.spreading import SpreadConstraint
-from muster.scheduler.configuration import SchedulerConfiguration, read_configuration
-from muster.scheduler.configuration_fields import parse_duration
+from muster.scheduler.configuration.fields import parse_duration
+from muster.scheduler.configuration.reading import SchedulerConfiguration, read_configuration
 from muster.scheduler.core import SchedulerCore
 from muster.scheduler.errors import ConfigurationError
 from muster.scheduler.options import SchedulerOptions

@@ -10,7 +10,7 @@ import pytest
 from muster.api.codec import Object, Objects
 from muster.api.manifests import load
 from muster.nodes.spec import parse_node_spec
-from muster.scheduler.configuration import read_configuration
+from muster.scheduler.configuration.reading import read_configuration
 from muster.scheduler.options import SchedulerOptions
 from muster.simulator.faults import ComponentFault, NodeFault, RequestFaults
 from muster.simulator.options import ClusterOptions

@@ -44,7 +44,7 @@ def read_node_specs(texts: Iterable[str]) -> list[NodeSpec]:
 
 def read_scheduler_options(config: Path | None) -> SchedulerOptions:
     """The options of the scheduler by a KubeSchedulerConfiguration, the defaults without one. Raises `BadInput`."""
-    from muster.scheduler.configuration import read_configuration
+    from muster.scheduler.configuration.reading import read_configuration
     from muster.scheduler.errors import ConfigurationError
     from muster.scheduler.options import SchedulerOptions
 

@@ -19,8 +19,8 @@ from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, P
 from muster.engine.profile import Profile
 from muster.engine.search import STEPS_PER_PASS, search
 from muster.engine.snapshot import Snapshot
-from muster.engine.topology import decide_in_one_domain
-from muster.engine.topology_levels import decide_laid_out
+from muster.engine.topology.domains import decide_in_one_domain
+from muster.engine.topology.levels import decide_laid_out
 
 DEFAULT_BUDGET = 64
 

@@ -15,7 +15,7 @@ from muster.engine.preemption.groups import GroupPreemptor, preempt_group
 from muster.engine.preemption.model import Plan, RunningPod, Unit
 from muster.engine.preemption.pods import Cluster
 from muster.engine.shape import Shape
-from muster.engine.topology_units import put_members
+from muster.engine.topology.units import put_members
 
 _MOST_ROUNDS = 8
 _LATER = 1

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from muster.engine.shape import Shape
-    from muster.engine.topology_layout import Layout
+    from muster.engine.topology.layout import Layout
 
 
 class Code(Enum):

@@ -15,7 +15,7 @@ from muster.api.meta import condition
 from muster.api.quantity import resource_units
 from muster.engine.arrays import AMOUNT_LIMIT
 from muster.engine.identity import Identity
-from muster.engine.volumes import VolumeUse, volume_uses
+from muster.engine.storage.volumes import VolumeUse, volume_uses
 
 Amounts: TypeAlias = dict[str, int]
 ReadRequests: TypeAlias = Callable[[Object], Amounts]

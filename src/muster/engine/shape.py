@@ -16,8 +16,8 @@ from muster.api.selectors import NodeSelectorTerm, Operator, Requirement, Select
 from muster.engine.identity import Identity
 from muster.engine.requests import Usage, host_ports, pod_requests, scored_requests, sorted_amounts
 from muster.engine.spreading import SpreadRule, parse_spread
+from muster.engine.storage.volumes import volume_uses
 from muster.engine.tolerations import Toleration, parse_tolerations
-from muster.engine.volumes import volume_uses
 
 
 class PreferredTerm(Struct, frozen=True):

@@ -16,8 +16,8 @@ from muster.engine.objects import ObjectStore
 from muster.engine.population import Population
 from muster.engine.ports import PortTable
 from muster.engine.requests import Usage
-from muster.engine.volume_reserving import Reservations, reservation_at
-from muster.engine.volumes import VolumeUse
+from muster.engine.storage.reserving import Reservations, reservation_at
+from muster.engine.storage.volumes import VolumeUse
 
 
 class Snapshot:

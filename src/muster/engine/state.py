@@ -22,7 +22,7 @@ from muster.engine.requests import Usage, usage_of
 from muster.engine.shape import IdentityKey, Shape, parse_shape, shape_key, usage_key
 from muster.engine.snapshot import Nomination, Snapshot, add_presence, add_usage, add_usages, moved_usage
 from muster.engine.spreading import parse_spread
-from muster.engine.volume_reserving import Reservation, Reservations, reservation_at
+from muster.engine.storage.reserving import Reservation, Reservations, reservation_at
 
 _CACHE_LIMIT = 20_000
 _FEW = 16

@@ -19,7 +19,7 @@ from muster.engine.snapshot import Snapshot
 from muster.scheduler.apart import Answer, Apart, placements_of, still_holds
 from muster.scheduler.cycle import Ask, request_of
 from muster.scheduler.entities import Entities
-from muster.scheduler.preempt import Preemptions
+from muster.scheduler.preemption.planning import Preemptions
 from muster.scheduler.tree import Branch, TreeDecision, decide_tree, put_placements
 from muster.scheduler.tree_domains import decide_in_domains, has_domains
 

@@ -10,7 +10,7 @@ from enum import Enum
 from muster.api.codec import JSON, Object
 from muster.api.meta import has_condition, is_deleting
 from muster.api.quantity import resource_units
-from muster.engine.topology import PLUGIN as TOPOLOGY_PLUGIN
+from muster.engine.topology.domains import PLUGIN as TOPOLOGY_PLUGIN
 from muster.scheduler.waiting import ANY
 
 

@@ -17,7 +17,7 @@ from muster.engine.axis import PODS
 from muster.engine.model import Decision, Infeasible, Member, Placed, Placement
 from muster.engine.preemption.model import NoPlan, Plan
 from muster.engine.snapshot import Snapshot
-from muster.engine.topology import DomainError
+from muster.engine.topology.domains import DomainError
 from muster.scheduler.answers import Answers
 from muster.scheduler.apart import Answer, Apart, group_answer, is_heavy, tree_answer
 from muster.scheduler.cache import SchedulerCache
@@ -49,8 +49,8 @@ from muster.scheduler.gate import Gate, Held
 from muster.scheduler.greedy import GreedyGroups
 from muster.scheduler.members import PodRecord
 from muster.scheduler.options import SchedulerOptions
-from muster.scheduler.preempt import Preemptions, Question, Victim
-from muster.scheduler.preempt_apart import Planning
+from muster.scheduler.preemption.apart import Planning
+from muster.scheduler.preemption.planning import Preemptions, Question, Victim
 from muster.scheduler.queue import Place, SchedulingQueue
 from muster.scheduler.requeue import wake_for_nodes, wake_for_objects, wake_for_pods
 from muster.scheduler.tree import Branch, leaves_of, smallest_need

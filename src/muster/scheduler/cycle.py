@@ -18,7 +18,7 @@ from muster.engine.preemption.model import Plan
 from muster.engine.shape import Shape
 from muster.scheduler.changes import waits_for
 from muster.scheduler.domains import OneDomain
-from muster.scheduler.preempt import Victim
+from muster.scheduler.preemption.planning import Victim
 from muster.scheduler.tree import Branch, Leaf, TreeDecision, leaves_of
 from muster.scheduler.waiting import ANY
 from muster.scheduler.words import Words

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from muster.engine.model import GroupRequest
 from muster.engine.nodes import NodeTable
-from muster.engine.topology import DomainError, pinned_domain
-from muster.engine.topology_layout import Layout
+from muster.engine.topology.domains import DomainError, pinned_domain
+from muster.engine.topology.layout import Layout
 
 
 class OneDomain(Struct, frozen=True):

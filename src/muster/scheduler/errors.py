@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from muster.engine.model import ScoreError
 
 if TYPE_CHECKING:
-    from muster.scheduler.configuration_fields import Fault
+    from muster.scheduler.configuration.fields import Fault
 
 
 class SchedulerFault(Exception):

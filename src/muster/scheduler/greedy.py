@@ -34,7 +34,7 @@ from muster.scheduler.cycle import Ask, Verdict
 from muster.scheduler.entities import TREE, Entities
 from muster.scheduler.greedy_verdicts import Said, group_verdicts, whole_verdict
 from muster.scheduler.members import PodRecord
-from muster.scheduler.preempt import Preemptions, Question
+from muster.scheduler.preemption.planning import Preemptions, Question
 
 NOT_REGISTERED = "default preemption plugin is not registered, workload aware preemption is disabled"
 CLAIMS_GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"

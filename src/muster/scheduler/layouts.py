@@ -19,7 +19,7 @@ from muster.api.groups import GroupRef, GroupTerms
 from muster.api.meta import controller_of, name_of, uid_of
 from muster.api.topology import TOPOLOGY_KEY, TopologyError, TopologyTerms, kueue_terms, levels_of, parse_topology
 from muster.engine.nodes import NodeTable
-from muster.engine.topology_layout import Layout
+from muster.engine.topology.layout import Layout
 from muster.scheduler.members import Members
 from muster.scheduler.natural import natural
 

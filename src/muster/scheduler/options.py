@@ -13,7 +13,7 @@ from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.profile import Profile
 from muster.engine.registry import VolumeBindingArguments
 from muster.engine.upstream.model import Choices, Release
-from muster.scheduler.configuration import DEFAULT_SCHEDULER, SchedulerConfiguration
+from muster.scheduler.configuration.reading import DEFAULT_SCHEDULER, SchedulerConfiguration
 from muster.scheduler.queue import Backoff
 
 MUSTER = "muster"

@@ -54,13 +54,13 @@ from muster.scheduler.members import scheduler_name_of
 from muster.scheduler.metrics import SchedulerMetrics
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.pre_enqueue import ERROR
-from muster.scheduler.preempt_apart import Planning
-from muster.scheduler.preempt_evict import Eviction, Evictor
+from muster.scheduler.preemption.apart import Planning
+from muster.scheduler.preemption.evicting import Eviction, Evictor
 from muster.scheduler.repair import NOT_WHOLE, Repairs, is_rejection
 from muster.scheduler.report import Reporter
 from muster.scheduler.served import hub_informer, served
 from muster.scheduler.undoing import Undoer
-from muster.scheduler.volume_binder import VolumeBinder
+from muster.scheduler.volumes.binder import VolumeBinder
 from muster.scheduler.words import Words
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from muster.engine.model import Decision, GroupRequest, Member, Placed, Placement
 from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot, Trial
-from muster.engine.topology import candidates, limited, pinned_domain
+from muster.engine.topology.domains import candidates, limited, pinned_domain
 from muster.engine.upstream.model import CompositeGroup, Group, PodGroup
 from muster.scheduler.tree import MOST_QUESTIONS, Branch, Leaf, Tree, TreeDecision, leaves_of, put_placements
 

@@ -13,7 +13,7 @@ from muster.client.events import EventRecorder
 from muster.client.transport import STRATEGIC_MERGE_PATCH, ApiError, TransportError
 from muster.clock import Clock, rfc3339
 from muster.scheduler.members import PodRecord
-from muster.scheduler.preempt_units import DISRUPTION_TARGET
+from muster.scheduler.preemption.units import DISRUPTION_TARGET
 from muster.scheduler.repair import Undo
 
 FIRST_RETRY_S = 0.1

@@ -10,7 +10,7 @@ from muster.api.codec import Object, Objects
 from muster.api.groups import GroupTerms, group_of
 from muster.api.meta import key_of, name_of
 from muster.engine.decide import decide
-from muster.engine.explain import explain
+from muster.engine.explanation.explain import explain
 from muster.engine.explanation.waiting import RunningGroup
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed
 from muster.engine.profile import Profile

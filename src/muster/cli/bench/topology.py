@@ -21,8 +21,8 @@ from muster.engine.model import GroupRequest, Member, Placed
 from muster.engine.nodes import BLOCK_LABEL, RACK_LABEL, ZONE_LABEL
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
-from muster.engine.topology import ranking
-from muster.engine.topology_layout import Layout
+from muster.engine.topology.domains import ranking
+from muster.engine.topology.layout import Layout
 
 CLUSTERS = ((5_000, 100), (5_000, 20), (100_000, 32))
 """Nodes, and nodes of a rack."""

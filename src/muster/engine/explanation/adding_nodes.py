@@ -14,7 +14,7 @@ from muster.engine.mixed import demands_of
 from muster.engine.nodes import NodeRecord
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
-from muster.engine.topology import Candidate, candidates, domain_text
+from muster.engine.topology.domains import Candidate, candidates, domain_text
 from muster.engine.words import amount_of, insufficient, nodes
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"

@@ -7,7 +7,7 @@ from muster.api.quantity import format_units
 from muster.engine.explanation.question import Question, Quota, change, largest
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
-from muster.engine.topology import domains_of
+from muster.engine.topology.domains import domains_of
 from muster.engine.words import amount_of, groups, insufficient, pods, shape_text
 
 _MOST_KEYS = 16

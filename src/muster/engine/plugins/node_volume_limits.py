@@ -9,13 +9,6 @@ import numpy as np
 
 from muster.api.storage import class_of
 from muster.engine.arrays import Ints, Ints32
-from muster.engine.migration import (
-    Attachment,
-    attachment_of_claim,
-    attachment_of_disk,
-    attachment_of_volume,
-    migrated_on,
-)
 from muster.engine.model import Status
 from muster.engine.objects import (
     CSI_NODE,
@@ -27,7 +20,14 @@ from muster.engine.objects import (
 from muster.engine.profile import UNLIMITED
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
-from muster.engine.volumes import VolumeUse
+from muster.engine.storage.migration import (
+    Attachment,
+    attachment_of_claim,
+    attachment_of_disk,
+    attachment_of_volume,
+    migrated_on,
+)
+from muster.engine.storage.volumes import VolumeUse
 
 _STATUS = Status("NodeVolumeLimits", ("node(s) exceed max volume count",))
 

@@ -6,13 +6,13 @@ import numpy as np
 from msgspec import Struct
 
 from muster.engine.arrays import Bools, Ints, Ints32
-from muster.engine.claims import Claims, claims_of
 from muster.engine.model import Status
 from muster.engine.profile import UNLIMITED, Feasible, Scaled, limited_to, noted
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
-from muster.engine.volume_finding import TEXTS, Found, find_volumes
-from muster.engine.volume_reserving import Reservations, reservation_at
+from muster.engine.storage.claims import Claims, claims_of
+from muster.engine.storage.finding import TEXTS, Found, find_volumes
+from muster.engine.storage.reserving import Reservations, reservation_at
 
 
 class VolumeBinding(Struct, frozen=True):

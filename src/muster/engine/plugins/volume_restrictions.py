@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.between import Apart, AtMost, Between
-from muster.engine.claims import missing
 from muster.engine.model import Status
 from muster.engine.objects import PERSISTENT_VOLUME_CLAIM
 from muster.engine.profile import UNLIMITED, Feasible, Scaled
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
-from muster.engine.volumes import CLAIM, VolumeUse
+from muster.engine.storage.claims import missing
+from muster.engine.storage.volumes import CLAIM, VolumeUse
 
 _DISK = Status("VolumeRestrictions", ("node(s) had no available disk",))
 _ONE_POD = Status(

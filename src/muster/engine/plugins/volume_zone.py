@@ -8,14 +8,14 @@ from msgspec import Struct
 from muster.api.codec import Object
 from muster.api.storage import class_of
 from muster.engine.arrays import Bools, Ints, Ints32
-from muster.engine.claims import missing
 from muster.engine.model import Status
 from muster.engine.nodes import NodeTable
 from muster.engine.objects import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, ObjectStore
 from muster.engine.profile import UNLIMITED, limited_to
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
-from muster.engine.volumes import CLAIM, VolumeUse
+from muster.engine.storage.claims import missing
+from muster.engine.storage.volumes import CLAIM, VolumeUse
 
 _STABLE = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",

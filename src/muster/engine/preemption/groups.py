@@ -26,7 +26,7 @@ from muster.engine.preemption.pods import NEVER, Cluster
 from muster.engine.preemption.problem import Problem, build, remove_all
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial
-from muster.engine.topology import domains_of
+from muster.engine.topology.domains import domains_of
 
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 CANNOT_HELP = "the group does not fit even without all pods of lower priority"

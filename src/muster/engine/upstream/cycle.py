@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from muster.engine.model import Code, ScoreError
 from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot, Trial
-from muster.engine.topology import DomainError
+from muster.engine.topology.domains import DomainError
 from muster.engine.upstream.model import (
     UNSCHEDULABLE_GROUP,
     Choices,

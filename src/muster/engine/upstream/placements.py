@@ -13,7 +13,7 @@ from msgspec import Struct
 from muster.engine.mixed import demands_of
 from muster.engine.profile import MAX_NODE_SCORE, Profile
 from muster.engine.snapshot import Snapshot
-from muster.engine.topology import domains_of, pinned_domain, placement_scores
+from muster.engine.topology.domains import domains_of, pinned_domain, placement_scores
 from muster.engine.upstream.model import Choices, Group, PodResult, leaves
 
 NO_PLACEMENTS = "no feasible placements found"

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from muster.api.codec import Object, Objects
 from muster.api.groups import GroupRef
 from muster.engine.decide import decide
-from muster.engine.explain import explain
 from muster.engine.explanation.changes import smallest_changes
+from muster.engine.explanation.explain import explain
 from muster.engine.explanation.question import DEFAULT_EFFORT, Effort, Question
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Placed, Placement, Undecided
 from muster.engine.preemption.model import Plan
 from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot
-from muster.engine.topology import DomainError
+from muster.engine.topology.domains import DomainError
 from muster.engine.words import insufficient
 from muster.scheduler.core import SchedulerCore
 from muster.scheduler.cycle import Ask, request_of

@@ -18,7 +18,7 @@ from muster.engine.mixed import demands_of
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed
 from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot
-from muster.engine.topology import domains_of
+from muster.engine.topology.domains import domains_of
 from muster.engine.words import shape_text
 from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.members import PodRecord

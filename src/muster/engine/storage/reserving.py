@@ -17,11 +17,11 @@ from msgspec import Struct
 from muster.api.codec import Object
 from muster.api.meta import key_of, name_of
 from muster.api.storage import SELECTED_NODE, bound_volume
-from muster.engine.claims import Claims, claims_of
 from muster.engine.nodes import NodeTable
 from muster.engine.objects import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, ObjectStore
-from muster.engine.volume_finding import find_volumes
-from muster.engine.volumes import VolumeUse
+from muster.engine.storage.claims import Claims, claims_of
+from muster.engine.storage.finding import find_volumes
+from muster.engine.storage.volumes import VolumeUse
 
 
 class Match(NamedTuple):

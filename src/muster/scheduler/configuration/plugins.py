@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from muster.engine.profile import MAX_NODE_SCORE
 from muster.engine.registry import PLUGINS, POINTS
-from muster.scheduler.configuration_fields import INT64, Fields
+from muster.scheduler.configuration.fields import INT64, Fields
 
 ALL = "*"
 REMOVED = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")

@@ -16,8 +16,8 @@ from muster.api.storage import SELECTED_NODE, bound_volume, is_bound, is_bound_t
 from muster.engine.nodes import NodeTable
 from muster.engine.objects import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from muster.engine.state import ClusterState
-from muster.engine.volume_finding import Nodes
-from muster.engine.volume_reserving import Reservation, placed_claim
+from muster.engine.storage.finding import Nodes
+from muster.engine.storage.reserving import Reservation, placed_claim
 
 
 class BindingFailed(Exception):

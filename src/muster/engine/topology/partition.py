@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from muster.engine.arrays import Ints
 from muster.engine.nodes import NodeTable
 from muster.engine.profile import Profile, remembered
-from muster.engine.topology import Within, limited
+from muster.engine.topology.domains import Within, limited
 
 
 class Partition(Struct, frozen=True):

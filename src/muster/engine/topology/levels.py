@@ -20,11 +20,11 @@ from muster.engine.mixed import binding, demands_of
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Placed, Undecided
 from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot
-from muster.engine.topology import PLUGIN, domain_text
-from muster.engine.topology_layout import Layout
-from muster.engine.topology_partition import Partition, partition_of
-from muster.engine.topology_ranks import in_rank_order
-from muster.engine.topology_units import Inside, most_in_units, place_units, unit_key
+from muster.engine.topology.domains import PLUGIN, domain_text
+from muster.engine.topology.layout import Layout
+from muster.engine.topology.partition import Partition, partition_of
+from muster.engine.topology.ranks import in_rank_order
+from muster.engine.topology.units import Inside, most_in_units, place_units, unit_key
 
 _SHARES = 4
 """Each of several domains gets this part of the budget, so that one that is hard does not use up all of it."""

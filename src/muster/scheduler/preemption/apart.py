@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from muster.engine.preemption.model import NoPlan, Plan
 from muster.scheduler.cycle import Verdict
-from muster.scheduler.preempt import Question
+from muster.scheduler.preemption.planning import Question
 
 
 class Planning(Struct, frozen=True):

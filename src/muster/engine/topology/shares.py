@@ -8,7 +8,7 @@ import numpy as np
 
 from muster.api.topology import Policy
 from muster.engine.arrays import Ints
-from muster.engine.topology_partition import Partition
+from muster.engine.topology.partition import Partition
 
 
 def shares(room: Ints, number: int, policy: Policy) -> Ints:

@@ -8,7 +8,7 @@ from muster.api.codec import Object
 from muster.api.meta import controller_of
 from muster.api.storage import class_of, is_bound, waits_for_consumer
 from muster.engine.objects import PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, ObjectStore
-from muster.engine.volumes import EPHEMERAL, VolumeUse
+from muster.engine.storage.volumes import EPHEMERAL, VolumeUse
 
 
 class Claims(Struct, frozen=True):

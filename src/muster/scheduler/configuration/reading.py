@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from muster.api.codec import JSON
 from muster.engine.profile import Profile
 from muster.engine.registry import PluginArguments, build_profile
-from muster.scheduler.configuration_arguments import API_VERSION, read_arguments
-from muster.scheduler.configuration_fields import INT32, INT64, Fault, Fields
-from muster.scheduler.configuration_plugins import PluginChoice, read_plugins
+from muster.scheduler.configuration.arguments import API_VERSION, read_arguments
+from muster.scheduler.configuration.fields import INT32, INT64, Fault, Fields
+from muster.scheduler.configuration.plugins import PluginChoice, read_plugins
 from muster.scheduler.errors import ConfigurationError
 from muster.scheduler.queue import Backoff
 

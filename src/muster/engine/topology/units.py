@@ -24,9 +24,9 @@ from muster.engine.nodes import NodeTable
 from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial
-from muster.engine.topology_layout import Layout
-from muster.engine.topology_partition import Partition, partition_of
-from muster.engine.topology_shares import nested_shares
+from muster.engine.topology.layout import Layout
+from muster.engine.topology.partition import Partition, partition_of
+from muster.engine.topology.shares import nested_shares
 
 Inside: TypeAlias = Callable[[Profile, Snapshot, GroupRequest, int], Decision]
 """Decides about a request by the rules of a profile, within so much budget."""

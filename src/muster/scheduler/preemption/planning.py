@@ -37,7 +37,7 @@ from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.domains import OneDomain
 from muster.scheduler.errors import error_text
 from muster.scheduler.members import PodRecord
-from muster.scheduler.preempt_units import BY_SCHEDULER, Units
+from muster.scheduler.preemption.units import BY_SCHEDULER, Units
 
 NOT_KEPT = "the room that was found did not hold"
 

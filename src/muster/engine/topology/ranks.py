@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from muster.engine.model import GroupRequest, Placed, Placement
 from muster.engine.nodes import NodeTable
-from muster.engine.topology_layout import Layout
+from muster.engine.topology.layout import Layout
 
 Code: TypeAlias = tuple[int, ...]
 """Where a node is: its domain at each level, the widest first, and its row. Neighbours in the tree sort together."""

@@ -29,8 +29,8 @@ from muster.engine.registry import (
 )
 from muster.engine.shape import NodeRules, PreferredTerm
 from muster.engine.spreading import SpreadConstraint
-from muster.scheduler.configuration_fields import INT64, Fields
-from muster.scheduler.configuration_plugins import is_known
+from muster.scheduler.configuration.fields import INT64, Fields
+from muster.scheduler.configuration.plugins import is_known
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 

@@ -18,7 +18,7 @@ from muster.clock import Clock, wait
 from muster.engine.objects import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from muster.engine.state import ClusterState
 from muster.scheduler.binder import BindRequest
-from muster.scheduler.volume_checks import BindingFailed, Progress, is_complete, writes
+from muster.scheduler.volumes.checks import BindingFailed, Progress, is_complete, writes
 
 RETRY_S = 1.0
 _RESOURCES = {PERSISTENT_VOLUME: PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIM: PERSISTENT_VOLUME_CLAIMS}

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import name_of, namespace_of, uid_of
-from muster.engine.migration import disk_of
+from muster.engine.storage.migration import disk_of
 
 CLAIM = "claim"
 EPHEMERAL = "ephemeral"

@@ -21,8 +21,8 @@ from muster.client.events import EventRecorder
 from muster.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, TransportError
 from muster.clock import Clock, rfc3339
 from muster.scheduler.members import PodRecord
-from muster.scheduler.preempt import Victim
-from muster.scheduler.preempt_units import BY_SCHEDULER, DISRUPTION_TARGET
+from muster.scheduler.preemption.planning import Victim
+from muster.scheduler.preemption.units import BY_SCHEDULER, DISRUPTION_TARGET
 from muster.scheduler.served import takes_strategic_patches
 
 FIRST_RETRY_S = 0.1

@@ -22,10 +22,10 @@ from muster.api.storage import (
     requested_bytes,
 )
 from muster.engine.arrays import Bools, Ints, Ints32
-from muster.engine.claims import Claims
 from muster.engine.nodes import NodeTable
 from muster.engine.objects import CSI_DRIVER, CSI_STORAGE_CAPACITY, PERSISTENT_VOLUME, STORAGE_CLASS, ObjectStore
-from muster.engine.volume_offers import Offers, offers
+from muster.engine.storage.claims import Claims
+from muster.engine.storage.offers import Offers, offers
 
 TEXTS = (
     "node(s) didn't match PersistentVolume's node affinity",

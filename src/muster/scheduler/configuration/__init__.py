@@ -1,0 +1,1 @@
+"""KubeSchedulerConfiguration: the file as kube-scheduler reads it."""

@@ -1,0 +1,1 @@
+"""Preemption carried out: units of the cluster, plans on it, evictions."""

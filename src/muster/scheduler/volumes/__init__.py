@@ -1,0 +1,1 @@
+"""Volumes of pods that were placed: bound before the pods themselves."""
