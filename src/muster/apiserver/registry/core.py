@@ -173,22 +173,6 @@ class ReturnsDeletedStrategy(Strategy):
     returns_deleted = True
 
 
-class VolumeStrategy(Strategy):
-    """PersistentVolumes. Source: upstream `pkg/apis/core/v1/defaults.go`."""
-
-    has_status = True
-    returns_deleted = True
-
-    def default(self, obj: Object, ctx: Context) -> None:
-        spec = obj.setdefault("spec", {})
-        for key, value in (("persistentVolumeReclaimPolicy", "Retain"), ("volumeMode", "Filesystem")):
-            if spec.get(key) is None:
-                spec[key] = value
-
-    def prepare_create(self, obj: Object, ctx: Context) -> None:
-        obj["status"] = {"phase": "Pending"}
-
-
 class StatusStrategy(Strategy):
     """A stored kind with a status sub-resource."""
 

@@ -15,6 +15,7 @@ from muster.apiserver.registry.events import EventStrategy, NewEventStrategy, fr
 from muster.apiserver.registry.jobs import JobStrategy
 from muster.apiserver.registry.limits import LimitRangeStrategy
 from muster.apiserver.registry.nodes import NodeStrategy
+from muster.apiserver.registry.persistent_volumes import VolumeStrategy
 from muster.apiserver.registry.pods import PodStrategy
 from muster.apiserver.registry.priority import PriorityClassStrategy
 from muster.apiserver.registry.quotas import ResourceQuotaStrategy
@@ -113,7 +114,7 @@ def _core() -> list[Served]:
             "v1",
             "persistentvolumes",
             "PersistentVolume",
-            core.VolumeStrategy(),
+            VolumeStrategy(),
             namespaced=False,
             short="pv",
             status=True,
