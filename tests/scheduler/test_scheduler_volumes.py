@@ -36,7 +36,8 @@ from muster.testing import make_group, make_node, make_pod
 
 BINDER = "persistentvolume-binder-controller"
 PROVISIONER = "simulated-volume-provisioner"
-CONTROLLERS = (BINDER, PROVISIONER, "persistentvolumeclaim-protection-controller", "ephemeral-volume-controller")
+PROTECTION = ("persistentvolumeclaim-protection-controller", "persistentvolume-protection-controller")
+CONTROLLERS = (BINDER, PROVISIONER, *PROTECTION, "ephemeral-volume-controller")
 RESOURCES = {
     each.kind: each for each in (NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, POD_GROUPS, PODS, STORAGE_CLASSES)
 }
@@ -334,5 +335,24 @@ def test_a_claim_that_names_no_class_has_the_default_one(late: bool) -> None:
         await world.clock.sleep(3)
         (bound,) = await world.all(PERSISTENT_VOLUME_CLAIMS)
         assert (bound["spec"]["storageClassName"], (await world.nodes_of())["p"]) == ("usual", "a")
+
+    play(story)
+
+
+def test_a_volume_that_is_bound_stays_until_its_claim_is_gone() -> None:
+    async def story(world: World) -> None:
+        await world.create(node("a"), storage_class(provisioner="kubernetes.io/no-provisioner"))
+        await world.create(local_volume("free", "a"), local_volume("used", "a", class_name="other"))
+        await world.create(storage_class("other", provisioner="kubernetes.io/no-provisioner", late=False))
+        await world.create(claim("data", class_name="other"))
+        await world.clock.sleep(1)
+        assert await world.volumes_of() == {"data": "used"}
+        for name in ("free", "used"):
+            await world.client.delete(PERSISTENT_VOLUMES, None, name)
+        await world.clock.sleep(1)
+        assert [name_of(each) for each in await world.all(PERSISTENT_VOLUMES)] == ["used"]
+        await world.client.delete(PERSISTENT_VOLUME_CLAIMS, "default", "data")
+        await world.clock.sleep(1)
+        assert await world.all(PERSISTENT_VOLUMES) == []
 
     play(story)

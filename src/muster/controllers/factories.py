@@ -30,6 +30,7 @@ from muster.controllers.persistent_volume_binder import VolumeBinderController
 from muster.controllers.persistent_volume_provisioner import SimulatedProvisioner
 from muster.controllers.pod_gc import PodGarbageCollector
 from muster.controllers.podgroup_protection import PodGroupProtection
+from muster.controllers.pv_protection import VolumeProtection
 from muster.controllers.pvc_protection import ClaimProtection
 from muster.controllers.quota import QuotaController
 from muster.controllers.replicaset import ReplicaSetController
@@ -106,6 +107,7 @@ CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
     "namespace-controller": _discovering(NamespaceController),
     "node-lifecycle-controller": _plain(lambda options: NodeLifecycle(options.node_lifecycle), Request(ALL)),
     "persistentvolume-binder-controller": _plain(lambda options: VolumeBinderController()),
+    "persistentvolume-protection-controller": _plain(lambda options: VolumeProtection()),
     "persistentvolumeclaim-protection-controller": _plain(lambda options: ClaimProtection()),
     "pod-garbage-collector-controller": _plain(
         lambda options: PodGarbageCollector(options.terminated_pod_gc_threshold)

@@ -1,7 +1,8 @@
-"""PersistentVolumes: defaults, validation, what may not change.
+"""PersistentVolumes: defaults, validation, what may not change; a finalizer holds those that are bound.
 
 Sources: upstream `pkg/apis/core/v1/defaults.go`, `pkg/apis/core/validation` (ValidatePersistentVolumeSpec,
-ValidatePersistentVolumeUpdate), `pkg/registry/core/persistentvolume/strategy.go`.
+ValidatePersistentVolumeUpdate), `pkg/registry/core/persistentvolume/strategy.go`, and the admission plugin
+StorageObjectInUseProtection.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from muster.apiserver.registry.strategy import Strategy
 
 Errors: TypeAlias = list[FieldError]
 
+PROTECTION = "kubernetes.io/pv-protection"
 RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
 SOURCES = (
     "hostPath",
@@ -86,6 +88,11 @@ class VolumeStrategy(Strategy):
         claim = spec.get("claimRef")
         if claim is not None:
             spec["claimRef"] = {name: value for name, value in claim.items() if value != ""}
+
+    def admit_create(self, obj: Object, ctx: Context) -> None:
+        finalizers = obj["metadata"].get("finalizers") or []
+        if PROTECTION not in finalizers:
+            obj["metadata"]["finalizers"] = [*finalizers, PROTECTION]
 
     def prepare_create(self, obj: Object, ctx: Context) -> None:
         obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": ctx.timestamp}
