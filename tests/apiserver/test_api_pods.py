@@ -347,3 +347,14 @@ def test_taints_are_checked(api: Api) -> None:
     taints = [{"key": "a", "effect": "Odd"}, {"key": "b", "effect": "NoSchedule"}, {"key": "b", "effect": "NoSchedule"}]
     status = api.refuse(422, "POST", NODES, make_node("n", taints=taints))
     assert causes(status) == [("metadata.taints[0].effect", "NotSupported"), ("metadata.taints[2]", "Duplicate")]
+
+
+def test_preferred_nodes_may_have_values_that_no_label_has(api: Api) -> None:
+    term = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["bad value!"]}]}
+    pod = make_pod("a")
+    preferred = [{"weight": 1, "preference": term}]
+    pod["spec"]["affinity"] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    api.create(PODS, pod)
+    required = {"nodeSelectorTerms": [term]}
+    pod["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    api.refuse(422, "POST", PODS, {**pod, "metadata": {"name": "b"}})

@@ -64,3 +64,12 @@ def test_volume_says_when_its_phase_changed() -> None:
     assert same["lastPhaseTransitionTime"] == first
     bound = api.patch(f"{VOLUMES}/pv/status", {"status": {"phase": "Bound"}})["status"]
     assert bound["lastPhaseTransitionTime"] > first
+
+
+@pytest.mark.parametrize("operator", ["In", "Exists", "Gt"])
+def test_values_of_node_selectors_are_label_values_whatever_the_operator(operator: str) -> None:
+    expression = {"key": "a", "operator": operator, "values": ["bad value!"]}
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    refused = causes(Api().refuse(422, "POST", VOLUMES, volume(nodeAffinity=affinity)))
+    at = "spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].values[0]"
+    assert at in [field for field, _ in refused]

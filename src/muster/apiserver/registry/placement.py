@@ -71,15 +71,18 @@ def _validate_node_affinity(node: Object, at: str) -> Errors:
     for index, preferred in enumerate(node.get(PREFERRED) or ()):
         here = f"{at}.{PREFERRED}[{index}]"
         errors += _validate_weight(preferred, here)
-        errors += validate_node_term(preferred.get("preference") or {}, f"{here}.preference")
+        errors += validate_node_term(preferred.get("preference") or {}, f"{here}.preference", checks_values=False)
     return errors
 
 
-def validate_node_term(term: Object, at: str) -> Errors:
-    """One term of a node selector."""
+def validate_node_term(term: Object, at: str, *, checks_values: bool = True) -> Errors:
+    """One term of a node selector. `checks_values`: values are those of labels, which preferences need not have."""
     errors: Errors = []
     for index, expression in enumerate(term.get("matchExpressions") or ()):
-        errors += _validate_node_expression(expression, f"{at}.matchExpressions[{index}]")
+        here = f"{at}.matchExpressions[{index}]"
+        errors += _validate_node_expression(expression, here)
+        for place, value in enumerate(expression.get("values") or () if checks_values else ()):
+            errors += [invalid_value(f"{here}.values[{place}]", value, text) for text in label_value_errors(value)]
     for index, expression in enumerate(term.get("matchFields") or ()):
         here = f"{at}.matchFields[{index}]"
         if expression.get("operator") not in ("In", "NotIn"):
@@ -114,10 +117,6 @@ def _validate_node_expression(expression: Object, at: str) -> Errors:
             errors.append(invalid_value(f"{at}.operator", operator or "", "not a valid selector operator"))
     key = expression.get("key") or ""
     errors += [invalid_value(f"{at}.key", key, problem) for problem in qualified_name_problems(key)]
-    if operator in ("In", "NotIn"):
-        for index, value in enumerate(values):
-            problems = label_value_errors(value)
-            errors += [invalid_value(f"{at}.values[{index}]", value, problem) for problem in problems]
     return errors
 
 
