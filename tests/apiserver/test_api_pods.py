@@ -354,7 +354,8 @@ def test_preferred_nodes_may_have_values_that_no_label_has(api: Api) -> None:
     pod = make_pod("a")
     preferred = [{"weight": 1, "preference": term}]
     pod["spec"]["affinity"] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
-    api.create(PODS, pod)
+    answer = api.call("POST", PODS, pod)
+    assert answer.status == 201 and "bad value! is invalid" in answer.headers["Warning"]
     required = {"nodeSelectorTerms": [term]}
     pod["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     api.refuse(422, "POST", PODS, {**pod, "metadata": {"name": "b"}})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster.api.codec import Object
+from muster.api.labels import label_value_errors
 from muster.api.quantity import parse_quantity
 
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -35,6 +36,7 @@ def _of_placement(spec: Object, field: str) -> Iterator[str]:
         if constraint.get("labelSelector") is None:
             yield f"{field}.topologySpreadConstraints[{index}].labelSelector: {_NULL_SELECTOR}"
     affinity = spec.get("affinity") or {}
+    yield from _of_preferred_nodes(affinity.get("nodeAffinity") or {}, f"{field}.affinity.nodeAffinity.{_WEIGHTED}")
     for kind in ("podAffinity", "podAntiAffinity"):
         terms, at = affinity.get(kind) or {}, f"{field}.affinity.{kind}"
         for index, term in enumerate(terms.get(_TERMS) or ()):
@@ -43,6 +45,14 @@ def _of_placement(spec: Object, field: str) -> Iterator[str]:
         for index, weighted in enumerate(terms.get(_WEIGHTED) or ()):
             if (weighted.get("podAffinityTerm") or {}).get("labelSelector") is None:
                 yield f"{at}.{_WEIGHTED}[{index}].podAffinityTerm.labelSelector: {_NULL_SELECTOR}"
+
+
+def _of_preferred_nodes(affinity: Object, at: str) -> Iterator[str]:
+    for index, weighted in enumerate(affinity.get(_WEIGHTED) or ()):
+        for place, expression in enumerate((weighted.get("preference") or {}).get("matchExpressions") or ()):
+            here = f"{at}[{index}].preference.matchExpressions[{place}]"
+            for number, value in enumerate(expression.get("values") or ()):
+                yield from (f"{here}.values[{number}]: {value} is invalid, {why}" for why in label_value_errors(value))
 
 
 def _of_container(container: Object, at: str) -> Iterator[str]:
