@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 import time
 
+import aiohttp
+import pytest
+
 from muster.apiserver.front import Front
-from muster.apiserver.http import Encoder, HttpServer
+from muster.apiserver.http import MAX_BODY_BYTES, Encoder, HttpServer
 from muster.apiserver.server import ApiServer
 from muster.apiserver.store.memory import MemoryStore
 from muster.clock import RealClock
@@ -64,3 +68,32 @@ def test_stored_objects_are_encoded_once() -> None:
     others = [{"kind": str(number)} for number in range(3)]
     assert [encoder.encode(other) for other in others] == [b'{"kind":"%d"}' % number for number in range(3)]
     assert encoder.encode({"items": []}) == b'{"items":[]}'
+
+
+JSON_BODY = {"Content-Type": "application/json"}
+
+
+async def post(server: HttpServer, body: bytes) -> tuple[int, dict[str, object]]:
+    """Send a ConfigMap's worth of bytes; the code and the Status that comes back."""
+    url = f"{server.url}/api/v1/namespaces/default/configmaps"
+    async with aiohttp.ClientSession() as session, session.post(url, data=io.BytesIO(body), headers=JSON_BODY) as response:
+        return response.status, await response.json()
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "reason"),
+    [
+        (b'{"data": {"a": "' + b"x" * MAX_BODY_BYTES + b'"}}', 413, "RequestEntityTooLarge"),
+        (b'{"data": ' * 20_000 + b"1" + b"}" * 20_000, 400, "BadRequest"),
+    ],
+)
+def test_bodies_beyond_the_limits_are_refused_and_the_server_goes_on(body: bytes, code: int, reason: str) -> None:
+    async def main() -> None:
+        server = await start()
+        status, answer = await post(server, body)
+        assert (status, answer["kind"], answer["reason"]) == (code, "Status", reason)
+        good = b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "after"}}'
+        assert (await post(server, good))[0] == 201
+        await server.stop()
+
+    asyncio.run(main())
