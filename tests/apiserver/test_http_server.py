@@ -76,7 +76,8 @@ JSON_BODY = {"Content-Type": "application/json"}
 async def post(server: HttpServer, body: bytes) -> tuple[int, dict[str, object]]:
     """Send a ConfigMap's worth of bytes; the code and the Status that comes back."""
     url = f"{server.url}/api/v1/namespaces/default/configmaps"
-    async with aiohttp.ClientSession() as session, session.post(url, data=io.BytesIO(body), headers=JSON_BODY) as response:
+    sent = io.BytesIO(body)
+    async with aiohttp.ClientSession() as session, session.post(url, data=sent, headers=JSON_BODY) as response:
         return response.status, await response.json()
 
 
