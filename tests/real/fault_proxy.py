@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
 import ssl
+import warnings
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 import aiohttp
 from aiohttp import web
-from real_servers import TOKEN
+from real_servers import CLOSING_S, TOKEN
 
 HOP_BY_HOP = ("connection", "transfer-encoding", "content-encoding", "content-length", "host", "keep-alive")
 
@@ -61,6 +63,10 @@ class FaultProxy:
             finally:
                 self.cut_watches()
                 await runner.cleanup()
+        await asyncio.sleep(CLOSING_S)
+        with warnings.catch_warnings():  # connections that were cut half-way are left to the collector: here, not later
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
     def cut_watches(self) -> int:
         """Break all watches; how many there were."""
