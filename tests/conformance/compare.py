@@ -45,16 +45,17 @@ def _objects(kind: str, want: Sequence[Object], got: Sequence[Object]) -> Iterat
         yield Difference(f"{kind}[]", names, ours)
         pairs = [(obj, other) for obj in want for other in got if other["name"] == obj["name"]]
     for obj, other in pairs:
-        yield from _values(f"{kind}[{obj['name']}]", obj, other)
+        yield from value_differences(f"{kind}[{obj['name']}]", obj, other)
 
 
-def _values(path: str, want: JSON, got: JSON) -> Iterator[Difference]:
+def value_differences(path: str, want: JSON, got: JSON) -> Iterator[Difference]:
+    """Where two values differ, each with its path."""
     if isinstance(want, dict) and isinstance(got, dict):
         for key in sorted({*want, *got}):
-            yield from _values(f"{path}.{key}", want.get(key), got.get(key))
+            yield from value_differences(f"{path}.{key}", want.get(key), got.get(key))
     elif isinstance(want, list) and isinstance(got, list) and len(want) == len(got):
         for index, (one, other) in enumerate(zip(want, got, strict=True)):
-            yield from _values(f"{path}[{index}]", one, other)
+            yield from value_differences(f"{path}[{index}]", one, other)
     elif want != got:
         yield Difference(path, want, got)
 

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from compare import value_differences
 from outcome import Difference
 
-from muster.api.codec import JSON, Object, Objects
+from muster.api.codec import Object, Objects
 from muster.api.meta import condition, name_of
 
 SUCCEEDED = "Successfully scheduled a pod group"
@@ -82,8 +83,8 @@ def differences(scenario: Object, played: Played) -> list[Difference]:
     early: set[str] = set()
     for number, (want, got) in enumerate(zip(scenario["results"], played.states, strict=True), 1):
         for kind in ("pods", "podGroups", "compositePodGroups"):
-            found += _values(f"step {number}: {kind}", want.get(kind) or {}, got.get(kind) or {})
-        found += _values(f"step {number}: evicted", sorted(want["evicted"]), got["evicted"])
+            found += value_differences(f"step {number}: {kind}", want.get(kind) or {}, got.get(kind) or {})
+        found += value_differences(f"step {number}: evicted", sorted(want["evicted"]), got["evicted"])
         found += _cycles(number, want.get("cycles") or [], played.cycles[number - 1], early)
     recorded: set[tuple[str, ...]] = {
         (event["kind"], event["name"], event["type"], event["reason"], event["message"]) for event in scenario["events"]
@@ -129,7 +130,7 @@ def _cycles(step: int, want: Sequence[Object], got: Sequence[Object], early: set
         return
     for number, (one, other) in enumerate(zip(recorded, ours, strict=True), 1):
         path = f"step {step}: cycles[{number}]"
-        yield from _values(path, _without_result(one), _without_result(other))
+        yield from value_differences(path, _without_result(one), _without_result(other))
         if one["result"] not in other["results"]:
             yield Difference(f"{path}.result", one["result"], other["results"])
 
@@ -200,14 +201,3 @@ def _events(want: set[tuple[str, ...]], got: set[tuple[str, ...]]) -> Iterator[D
         recorded = sorted(event for event in want if event[1] == name)
         ours = sorted(event for event in got if event[1] == name)
         yield Difference(f"events[{name}]", [list(each) for each in recorded], [list(each) for each in ours])
-
-
-def _values(path: str, want: JSON, got: JSON) -> Iterator[Difference]:
-    if isinstance(want, dict) and isinstance(got, dict):
-        for key in sorted({*want, *got}):
-            yield from _values(f"{path}.{key}", want.get(key), got.get(key))
-    elif isinstance(want, list) and isinstance(got, list) and len(want) == len(got):
-        for index, (one, other) in enumerate(zip(want, got, strict=True)):
-            yield from _values(f"{path}[{index}]", one, other)
-    elif want != got:
-        yield Difference(path, want, got)

@@ -3,7 +3,6 @@ say on a real one: the same story runs on both, and the error lines of their log
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from control_planes import (
     scheduler_command,
     wait_until,
 )
+from real_servers import find_assets
 
 from muster.api.codec import Object, Objects
 from muster.api.meta import condition
@@ -119,14 +119,7 @@ def apply_examples(plane: Plane) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def assets() -> Path:
     """The folder of the binaries; skips where there is none, unless MUSTER_REAL is set."""
-    folder = os.environ.get("KUBEBUILDER_ASSETS", "")
-    missing = [name for name in PROGRAMS if not folder or not (Path(folder) / name).exists()]
-    if missing:
-        message = f"KUBEBUILDER_ASSETS has no {', '.join(missing)} (see hack/build-kube)"
-        if os.environ.get("MUSTER_REAL"):
-            pytest.fail(message)
-        pytest.skip(message)
-    return Path(folder)
+    return find_assets(PROGRAMS)
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from test_scheduler_repair import reap
 from test_scheduler_stories import World, gang, run
 
 from muster.api.codec import Object
-from muster.api.meta import is_deleting
-from muster.api.resource import EVENTS, POD_GROUPS, PODS
+from muster.api.resource import EVENTS, POD_GROUPS
 from muster.scheduler.cache import KEEP_TOGETHER_KEY
 from muster.scheduler.options import SchedulerOptions
 from muster.simulator.faults import NodeFault
@@ -24,15 +24,6 @@ def kept(objects: list[Object], text: str = "60s") -> list[Object]:
     """A gang whose PodGroup says that it is to be kept together."""
     group, *pods = objects
     return [{**group, "metadata": {**group["metadata"], "annotations": {KEEP_TOGETHER_KEY: text}}}, *pods]
-
-
-async def reap(world: World, seconds: float) -> None:
-    """Time passes, and a kubelet ends what is deleted."""
-    for _ in range(round(seconds / 5)):
-        await world.clock.sleep(5)
-        for pod in (await world.client.list(PODS)).items:
-            if is_deleting(pod):
-                await world.delete_pod(pod["metadata"]["name"])
 
 
 async def events(world: World, reason: str) -> list[str]:

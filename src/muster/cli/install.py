@@ -22,6 +22,7 @@ from muster.api.manifests import parse
 from muster.api.resource import POD_GROUPS, Resource
 from muster.api.versions import GROUP
 from muster.cli.errors import BadInput, CommandError
+from muster.cli.first_answer import check_first_answer
 from muster.cli.live import find_connection
 from muster.cli.output import render
 from muster.client.client import Client
@@ -187,11 +188,7 @@ async def _check(transport: Transport, connection: Connection) -> None:
         answer = await asyncio.wait_for(transport.request("GET", "/version"), FIRST_ANSWER_S)
     except TimeoutError as error:
         raise NotInstalled(f"{connection.server}: no answer within {FIRST_ANSWER_S:g} s") from error
-    if answer.status == 401:
-        where = f" ({connection.source})" if connection.source else ""
-        raise BadInput(f"{connection.server} does not accept the credentials{where}: 401 Unauthorized")
-    if answer.status >= 500:
-        raise NotInstalled(f"{connection.server}: answers with {answer.status}")
+    check_first_answer(answer, connection, NotInstalled)
 
 
 async def apply_plan(client: Client, clock: Clock, plan: InstallPlan) -> Installed:

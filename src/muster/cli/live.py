@@ -10,6 +10,7 @@ from pathlib import Path
 from muster.api.codec import Objects
 from muster.api.resource import PRIORITY_CLASSES, Resource
 from muster.cli.errors import BadInput, CommandError
+from muster.cli.first_answer import check_first_answer
 from muster.client.client import Client
 from muster.client.connection import Connection, KubeconfigError, in_cluster
 from muster.client.credentials import CredentialsError
@@ -89,11 +90,7 @@ async def _check(http: HttpTransport, connection: Connection) -> None:
         answer = await asyncio.wait_for(http.request("GET", "/version"), FIRST_ANSWER_S)
     except (ClientError, TimeoutError) as error:
         raise Unreadable(f"{connection.server}: {error or 'no answer'}") from error
-    if answer.status == 401:
-        where = f" ({connection.source})" if connection.source else ""
-        raise BadInput(f"{connection.server} does not accept the credentials{where}: 401 Unauthorized")
-    if answer.status >= 500:
-        raise Unreadable(f"{connection.server}: answers with {answer.status}")
+    check_first_answer(answer, connection, Unreadable)
 
 
 async def _list(client: Client, resource: Resource, connection: Connection) -> Objects:

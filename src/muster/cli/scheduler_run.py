@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from muster.cli.collection import raise_gc_thresholds
 from muster.cli.errors import BadInput, CommandError
+from muster.cli.first_answer import check_credentials
 from muster.cli.scheduler_endpoints import Endpoints, Health
 from muster.cli.scheduler_words import say_deed
 from muster.client.client import Client
@@ -91,9 +92,7 @@ async def _check(transport: Transport, clock: Clock, stop: asyncio.Event, plan: 
             logger.warning("server not reached", extra={"server": server, "error": str(error)})
             await clock.sleep(PAUSE_S)
             continue
-        if answer.status == 401:
-            where = f" ({plan.connection.source})" if plan.connection.source else ""
-            raise BadInput(f"{server} does not accept the credentials{where}: 401 Unauthorized")
+        check_credentials(answer, plan.connection)
         if 400 <= answer.status < 500 and answer.status not in (403, 429):
             raise BadInput(f"{server} is no Kubernetes API server: /version answers with {answer.status}")
         if answer.status < 500:
