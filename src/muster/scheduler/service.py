@@ -287,7 +287,10 @@ class Scheduler:
         def seen(obj: Object | None) -> Object | None:
             return None if obj is None else grouping.workload(resource, obj)
 
-        self._arrived(WORKLOADS, [Change(change.type, seen(change.old), seen(change.new)) for change in changes])
+        workloads = [Change(change.type, seen(change.old), seen(change.new)) for change in changes]
+        said = [change for change in workloads if not _says_the_same(change.old, change.new)]
+        if said:
+            self._arrived(WORKLOADS, said)
 
     def _defined(self, tasks: asyncio.TaskGroup, changes: list[Change]) -> None:
         """Watch Kueue's Topology objects once their kind is defined."""
@@ -567,3 +570,11 @@ class Scheduler:
             if self.core.entities.is_satisfied(key) and not has_condition(group, INITIALLY_SCHEDULED):
                 self._reporter.group(key, "True", "Scheduled", "")
                 self._tell_composites(key, "")
+
+
+def _says_the_same(old: Object | None, new: Object | None) -> bool:
+    """Whether two states of an owner, seen as a Workload, say the same: most of what happens to owners is status."""
+    if old is None or new is None:
+        return False
+    same_spec: bool = old["spec"] == new["spec"]
+    return same_spec and old["metadata"]["annotations"] == new["metadata"]["annotations"]
