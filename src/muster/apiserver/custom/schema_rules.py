@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from muster.api.codec import JSON, Object
 from muster.api.expressions import NotAnExpression, NotSupported, compile_expression
+from muster.apiserver.custom.patterns import python_pattern
 from muster.apiserver.custom.rules import compile_rule
 from muster.apiserver.custom.structure import (
     EMBEDDED,
@@ -22,7 +23,7 @@ from muster.apiserver.custom.structure import (
     RULES,
     pruned,
 )
-from muster.apiserver.custom.values import python_pattern, validate_value
+from muster.apiserver.custom.values import validate_value
 from muster.apiserver.fields import FieldError, forbidden_field, invalid_value, not_supported, required
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")

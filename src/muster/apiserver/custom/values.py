@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from muster.api.codec import JSON, Object, canonical, dumps
 from muster.apiserver.custom.formats import FORMATS
+from muster.apiserver.custom.patterns import python_pattern
 from muster.apiserver.custom.structure import INT_OR_STRING, LIST_KEYS, LIST_TYPE, child_schema, item_schema
 from muster.apiserver.fields import FieldError, duplicate, invalid_value, not_supported, required, too_long, too_many
 
@@ -161,13 +162,6 @@ def _text(value: str, schema: Object, path: str) -> list[FieldError]:
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(python_pattern(pattern))
-
-
-def python_pattern(pattern: str) -> str:
-    """A pattern of Go's dialect in Python's: `\\z` for the very end, `\\pL` classes of letters."""
-    text = pattern.replace("\\z", "\\Z").replace("[[:alnum:]]", "[0-9A-Za-z]").replace("[[:digit:]]", "[0-9]")
-    # In Go `$` is the end of the text and never stands before a last newline.
-    return re.sub(r"(?<!\\)\$(?![^\[]*\])", r"\\Z", text)
 
 
 def _number(value: int | float, schema: Object, path: str) -> list[FieldError]:
