@@ -27,9 +27,9 @@ from muster.client.informer import Change
 from muster.client.transport import ApiError
 from muster.clock import SIMULATION_EPOCH_S
 from muster.controllers.action import Create
-from muster.controllers.job_creation import new_pod, wanted_active
-from muster.controllers.job_groups import GroupApi, plan_group
-from muster.controllers.job_spec import JobSpec
+from muster.controllers.batch.job_creation import new_pod, wanted_active
+from muster.controllers.batch.job_groups import GroupApi, plan_group
+from muster.controllers.batch.job_spec import JobSpec
 from muster.engine.decide import DEFAULT_BUDGET, decide
 from muster.engine.explanation.explain import explain
 from muster.engine.explanation.question import DEFAULT_EFFORT

@@ -6,8 +6,8 @@ from typing import cast
 
 from muster.api.codec import Object
 from muster.clock import SIMULATION_EPOCH_S, rfc3339
-from muster.controllers.job_creation import owner_reference
-from muster.controllers.job_pods import INDEX_KEY, TRACKING_FINALIZER
+from muster.controllers.batch.job_creation import owner_reference
+from muster.controllers.batch.job_pods import INDEX_KEY, TRACKING_FINALIZER
 from muster.testing.builders import make_job
 
 NOW = SIMULATION_EPOCH_S

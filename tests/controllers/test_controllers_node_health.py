@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.api.codec import Object
 from muster.clock import rfc3339, rfc3339_micro
-from muster.controllers.node_health import (
+from muster.controllers.node.node_health import (
     NodeHealth,
     Zone,
     ZoneState,

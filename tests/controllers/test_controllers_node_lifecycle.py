@@ -10,7 +10,7 @@ from muster.api.meta import condition
 from muster.api.resource import LEASES, NODES, PODS
 from muster.clock import rfc3339, rfc3339_micro
 from muster.controllers.action import Action, Emit, Patch, Result, Update
-from muster.controllers.node_lifecycle import ALL, NodeLifecycle
+from muster.controllers.node.node_lifecycle import ALL, NodeLifecycle
 from muster.controllers.options import NodeLifecycleOptions
 from muster.testing.builders import make_node, make_pod
 from muster.testing.controller_state import ControllerState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.api.codec import Object
 from muster.api.resource import NODES, PODS
 from muster.controllers.action import Delete, Patch, Result
-from muster.controllers.pod_gc import FINISHED_KEY, QUARANTINE_S, PodGarbageCollector
+from muster.controllers.node.pod_gc import FINISHED_KEY, QUARANTINE_S, PodGarbageCollector
 from muster.testing.builders import make_node, make_pod
 from muster.testing.controller_state import ControllerState
 

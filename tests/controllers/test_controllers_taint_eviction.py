@@ -7,8 +7,8 @@ import pytest
 from muster.api.codec import Object
 from muster.api.resource import NODES, PODS
 from muster.controllers.action import Action, Delete, Emit, Patch, Result
-from muster.controllers.taint_eviction import Eviction, TaintEviction
-from muster.controllers.taints import tolerates_all, toleration_s
+from muster.controllers.node.taint_eviction import Eviction, TaintEviction
+from muster.controllers.node.taints import tolerates_all, toleration_s
 from muster.testing.builders import make_node, make_pod
 from muster.testing.controller_state import ControllerState
 

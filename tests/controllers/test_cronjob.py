@@ -10,8 +10,8 @@ from muster.api.codec import Object
 from muster.api.cron import parse_schedule
 from muster.clock import SIMULATION_EPOCH_S, rfc3339
 from muster.controllers.action import Create, Delete, Emit, Result, Update
-from muster.controllers.cronjob_sync import SCHEDULED, job_name, sync
-from muster.controllers.cronjob_times import due
+from muster.controllers.batch.cronjob_sync import SCHEDULED, job_name, sync
+from muster.controllers.batch.cronjob_times import due
 
 START = SIMULATION_EPOCH_S - SIMULATION_EPOCH_S % 3600
 

@@ -12,9 +12,9 @@ from muster.api.meta import name_of
 from muster.api.resource import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
 from muster.client.informer import Change
 from muster.controllers.action import Create, Delete, Result, Update
-from muster.controllers.daemonset import DaemonSetController
-from muster.controllers.daemonset_pods import HASH_LABEL, node_of, should_run, tolerations_of
-from muster.controllers.daemonset_sync import Failures
+from muster.controllers.apps.daemonset import DaemonSetController
+from muster.controllers.apps.daemonset_pods import HASH_LABEL, node_of, should_run, tolerations_of
+from muster.controllers.apps.daemonset_sync import Failures
 from muster.testing.builders import make_node
 from muster.testing.controller_state import ControllerState
 

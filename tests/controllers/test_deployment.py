@@ -12,9 +12,9 @@ from muster.api.codec import Object, copy_object
 from muster.api.meta import name_of, uid_of
 from muster.api.resource import DEPLOYMENTS, PODS, REPLICA_SETS
 from muster.controllers.action import Create, Delete, Result, Update
-from muster.controllers.deployment import DeploymentController
-from muster.controllers.deployment_sets import annotated, sets_of
-from muster.controllers.deployment_sizes import (
+from muster.controllers.apps.deployment import DeploymentController
+from muster.controllers.apps.deployment_sets import annotated, sets_of
+from muster.controllers.apps.deployment_sizes import (
     limits,
     max_surge,
     max_unavailable,
@@ -22,7 +22,7 @@ from muster.controllers.deployment_sizes import (
     replicas_of,
     total_replicas,
 )
-from muster.controllers.deployment_status import deadline_left_s
+from muster.controllers.apps.deployment_status import deadline_left_s
 from muster.controllers.percentages import scaled
 from muster.testing.controller_state import ControllerState
 

@@ -18,10 +18,10 @@ from muster.apiserver.server import ApiServer
 from muster.apiserver.store.memory import MemoryStore
 from muster.client.client import Client
 from muster.clock import VirtualClock, rfc3339, run_virtual
-from muster.controllers.endpoint_ports import in_upstream_order, port_key
-from muster.controllers.endpoints import subsets_of, truncated
-from muster.controllers.endpointslice_packing import MOST_ENDPOINTS, SlicePlan, endpoint_key, pack
-from muster.controllers.endpointslice_topology import HintsImpossible, is_overloaded, share_out
+from muster.controllers.network.endpoint_ports import in_upstream_order, port_key
+from muster.controllers.network.endpoints import subsets_of, truncated
+from muster.controllers.network.endpointslice_packing import MOST_ENDPOINTS, SlicePlan, endpoint_key, pack
+from muster.controllers.network.endpointslice_topology import HintsImpossible, is_overloaded, share_out
 from muster.controllers.options import ControllerOptions
 from muster.controllers.registry import ControllerService
 from muster.testing.builders import make_node, make_pod

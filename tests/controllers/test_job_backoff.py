@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_objects import NOW, pod_of, stored_job
 
-from muster.controllers.job_backoff import BackoffRecord, delay_s
+from muster.controllers.batch.job_backoff import BackoffRecord, delay_s
 
 JOB = stored_job()
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.controllers.job_indexes import read_indexes, write_indexes
+from muster.controllers.batch.job_indexes import read_indexes, write_indexes
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ from __future__ import annotations
 from job_objects import pod_of, stored_job
 
 from muster.api.meta import name_of
-from muster.controllers.job_creation import new_pod
-from muster.controllers.job_pods import is_failed, pods_to_remove
-from muster.controllers.job_spec import JobSpec
+from muster.controllers.batch.job_creation import new_pod
+from muster.controllers.batch.job_pods import is_failed, pods_to_remove
+from muster.controllers.batch.job_spec import JobSpec
 
 
 def test_least_advanced_pods_go_first() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from job_objects import pod_of, stored_job
 
 from muster.api.codec import Object
-from muster.controllers.job_policies import judge_failure, matching_success_rule
+from muster.controllers.batch.job_policies import judge_failure, matching_success_rule
 
 JOB = stored_job()
 

@@ -13,10 +13,10 @@ from muster.api.codec import Object, copy_object
 from muster.api.meta import has_condition, name_of
 from muster.clock import rfc3339
 from muster.controllers.action import Create, Delete, Patch, Result, Update
-from muster.controllers.job_backoff import BackoffRecord
-from muster.controllers.job_pods import TRACKING_FINALIZER, has_ended
-from muster.controllers.job_spec import is_finished
-from muster.controllers.job_sync import Look, sync
+from muster.controllers.batch.job_backoff import BackoffRecord
+from muster.controllers.batch.job_pods import TRACKING_FINALIZER, has_ended
+from muster.controllers.batch.job_spec import is_finished
+from muster.controllers.batch.job_sync import Look, sync
 
 
 class Model:

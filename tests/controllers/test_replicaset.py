@@ -12,8 +12,8 @@ from muster.api.codec import Object
 from muster.api.meta import name_of
 from muster.api.resource import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
 from muster.controllers.action import Create, Delete, Patch, Result, Update
-from muster.controllers.replicaset import ReplicaSetController
-from muster.controllers.replicaset_removal import deletion_cost, pods_to_remove
+from muster.controllers.apps.replicaset import ReplicaSetController
+from muster.controllers.apps.replicaset_removal import deletion_cost, pods_to_remove
 from muster.testing.controller_state import ControllerState
 
 KEY = "default/web"

@@ -10,8 +10,8 @@ from muster.api.codec import Object, copy_object
 from muster.api.meta import is_deleting, name_of
 from muster.api.resource import CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
 from muster.controllers.action import Action, Create, Delete, Result, Update
-from muster.controllers.statefulset import StatefulSetController
-from muster.controllers.statefulset_pods import REVISION_LABEL, Spec, claim_owners, is_stale
+from muster.controllers.apps.statefulset import StatefulSetController
+from muster.controllers.apps.statefulset_pods import REVISION_LABEL, Spec, claim_owners, is_stale
 from muster.testing.controller_state import ControllerState
 
 KEY = "default/web"

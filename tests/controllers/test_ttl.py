@@ -5,7 +5,7 @@ from job_objects import NOW, stored_job
 
 from muster.api.codec import Object
 from muster.clock import rfc3339
-from muster.controllers.ttl import expiry_s
+from muster.controllers.batch.ttl import expiry_s
 
 
 def ended(type_: str, at_s: float) -> Object:

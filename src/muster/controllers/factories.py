@@ -9,36 +9,36 @@ from typing import Protocol
 from muster.api.resource import REPLICATION_CONTROLLERS
 from muster.client.client import Client
 from muster.clock import Clock
-from muster.controllers.cronjob import CronJobController
-from muster.controllers.daemonset import DaemonSetController
-from muster.controllers.deployment import DeploymentController
+from muster.controllers.apps.daemonset import DaemonSetController
+from muster.controllers.apps.deployment import DeploymentController
+from muster.controllers.apps.replicaset import ReplicaSetController
+from muster.controllers.apps.statefulset import StatefulSetController
+from muster.controllers.batch.cronjob import CronJobController
+from muster.controllers.batch.job import JobController
+from muster.controllers.batch.job_groups import GroupApi
+from muster.controllers.batch.ttl import TtlAfterFinishedController
 from muster.controllers.discovery_runner import DiscoveryRunner
 from muster.controllers.disruption import DisruptionController
-from muster.controllers.endpoints import EndpointsController
-from muster.controllers.endpointslice import EndpointSliceController
-from muster.controllers.endpointslice_mirroring import EndpointSliceMirroring
-from muster.controllers.ephemeral_volume import EphemeralVolumeController
 from muster.controllers.gc import GarbageCollector
-from muster.controllers.job import JobController
-from muster.controllers.job_groups import GroupApi
 from muster.controllers.kinds import Kinds
 from muster.controllers.namespace import NamespaceController
-from muster.controllers.node_lifecycle import ALL, NodeLifecycle
-from muster.controllers.node_ttl import NodeTtlController
+from muster.controllers.network.endpoints import EndpointsController
+from muster.controllers.network.endpointslice import EndpointSliceController
+from muster.controllers.network.endpointslice_mirroring import EndpointSliceMirroring
+from muster.controllers.node.node_lifecycle import ALL, NodeLifecycle
+from muster.controllers.node.node_ttl import NodeTtlController
+from muster.controllers.node.pod_gc import PodGarbageCollector
+from muster.controllers.node.taint_eviction import TaintEviction
 from muster.controllers.options import ControllerOptions, JobGroups
-from muster.controllers.persistent_volume_binder import VolumeBinderController
-from muster.controllers.persistent_volume_provisioner import SimulatedProvisioner
-from muster.controllers.pod_gc import PodGarbageCollector
 from muster.controllers.podgroup_protection import PodGroupProtection
-from muster.controllers.pv_protection import VolumeProtection
-from muster.controllers.pvc_protection import ClaimProtection
 from muster.controllers.quota import QuotaController
-from muster.controllers.replicaset import ReplicaSetController
-from muster.controllers.resource_claims import ResourceClaimController
 from muster.controllers.runner import Backoff, Controller, ControllerRunner, Informers, Request
-from muster.controllers.statefulset import StatefulSetController
-from muster.controllers.taint_eviction import TaintEviction
-from muster.controllers.ttl import TtlAfterFinishedController
+from muster.controllers.storage.ephemeral_volume import EphemeralVolumeController
+from muster.controllers.storage.persistent_volume_binder import VolumeBinderController
+from muster.controllers.storage.persistent_volume_provisioner import SimulatedProvisioner
+from muster.controllers.storage.pv_protection import VolumeProtection
+from muster.controllers.storage.pvc_protection import ClaimProtection
+from muster.controllers.storage.resource_claims import ResourceClaimController
 
 
 class Runner(Protocol):

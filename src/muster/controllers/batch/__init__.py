@@ -1,0 +1,1 @@
+"""Jobs and CronJobs, the groups of Jobs, and what clears them away."""

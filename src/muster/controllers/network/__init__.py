@@ -1,0 +1,1 @@
+"""Endpoints and EndpointSlices."""

@@ -1,0 +1,1 @@
+"""Nodes: their health, taints and what is evicted or cleared away for them."""
