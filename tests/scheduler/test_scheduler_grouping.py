@@ -9,7 +9,7 @@ from muster.api.codec import Object
 from muster.api.grouping import default_grouping
 from muster.api.resource import CUSTOM_RESOURCE_DEFINITIONS, JOBS, Resource
 from muster.scheduler.options import SchedulerOptions
-from muster.scheduler.service import LOOK_AGAIN_S
+from muster.scheduler.watches import LOOK_AGAIN_S
 from muster.testing import make_job, make_node, make_pod
 
 COSCHEDULED = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")

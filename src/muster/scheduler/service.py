@@ -14,75 +14,43 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
-from muster.api.codec import Object
-from muster.api.groups import INITIALLY_SCHEDULED
-from muster.api.meta import has_condition, key_of, uid_of
+from muster.api.meta import key_of, uid_of
 from muster.api.resource import (
     COMPOSITE_POD_GROUPS,
-    CSI_DRIVERS,
-    CSI_NODES,
-    CSI_STORAGE_CAPACITIES,
-    CUSTOM_RESOURCE_DEFINITIONS,
     JOBS,
     KUEUE_TOPOLOGIES,
-    NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-    SERVICES,
-    STATEFUL_SETS,
-    STORAGE_CLASSES,
     WORKLOADS,
     Resource,
 )
 from muster.client.client import Client
 from muster.client.events import EventRecorder
-from muster.client.informer import RETRY_S, Change, Informer
+from muster.client.informer import Change
 from muster.clock import Clock, wait
 from muster.engine.preemption.model import NoPlan, Plan
 from muster.scheduler.apart import Answer, Apart
 from muster.scheduler.binder import Binder, BindRequest, Commit
 from muster.scheduler.core import SchedulerCore
-from muster.scheduler.cycle import SCHEDULER_ERROR, UNSCHEDULABLE, Rejection, Verdict
-from muster.scheduler.gate import Held
+from muster.scheduler.cycle import SCHEDULER_ERROR, Rejection, Verdict
 from muster.scheduler.members import scheduler_name_of
 from muster.scheduler.metrics import SchedulerMetrics
 from muster.scheduler.options import SchedulerOptions
-from muster.scheduler.pre_enqueue import ERROR
 from muster.scheduler.preemption.apart import Planning
 from muster.scheduler.preemption.evicting import Eviction, Evictor
 from muster.scheduler.repair import NOT_WHOLE, Repairs, is_rejection
 from muster.scheduler.report import Reporter
-from muster.scheduler.served import hub_informer, served
+from muster.scheduler.telling import Teller
 from muster.scheduler.undoing import Undoer
 from muster.scheduler.volumes.binder import VolumeBinder
-from muster.scheduler.words import Words
+from muster.scheduler.watches import OBSERVED, Watches
 
 logger = logging.getLogger(__name__)
 
-OBSERVED = (
-    NAMESPACES,
-    SERVICES,
-    REPLICATION_CONTROLLERS,
-    REPLICA_SETS,
-    STATEFUL_SETS,
-    STORAGE_CLASSES,
-    PERSISTENT_VOLUMES,
-    PERSISTENT_VOLUME_CLAIMS,
-    CSI_DRIVERS,
-    CSI_NODES,
-    CSI_STORAGE_CAPACITIES,
-)
-"""Objects that only some rules look at: without the right to see them, those rules see none."""
-
-
-LOOK_AGAIN_S = 60.0
-"""How often kinds of owners that the server does not have are looked for."""
 STAND_BY_S = 1.0
 """How often one that does not lead takes over what its watches brought."""
 DRAIN_PAUSE_S = 0.05
@@ -124,6 +92,7 @@ class Scheduler:
             cache.pods,
             {POD_GROUPS: cache.pod_groups, COMPOSITE_POD_GROUPS: cache.hierarchy.composites},
         )
+        self._teller = Teller(self.core, self._reporter, clock)
         self._evictor = Evictor(client, clock, self._events, cache.pods, self, marks_groups=self.options.say_why_held)
         self._undoer = Undoer(client, clock, self._events, cache.pods)
         self._repairs = Repairs(cache, rng, self.options.repair_after_s, keeps=self.options.keeps_together)
@@ -133,10 +102,6 @@ class Scheduler:
         self._work = asyncio.Event()
         self._answers: list[tuple[Apart | Planning, Answer | Plan | NoPlan | Exception]] = []
         self._one_at_a_time = asyncio.Lock()
-        self._held: dict[str, None] = {}
-        self._sees_topologies = False
-        self._succeeded: dict[str, None] = {}
-        self._held_timer: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._is_draining = False
 
@@ -169,15 +134,15 @@ class Scheduler:
 
     async def _schedule(self) -> None:
         self._take_over()
-        self._note_held(self.core.settle(self._clock.now()))
+        self._teller.held(self._tasks, self.core.settle(self._clock.now()))
         self.core.adopt_nominations()
-        self._report_groups_that_are_whole()
+        self._teller.groups_that_are_whole()
         while not self._is_draining:
             # 1. Take over what the watches brought.
             self._take_over()
             now = self._clock.now()
             # 2. Move entities in the queue; remember which groups are held, and why.
-            self._note_held(self.core.settle(now))
+            self._teller.held(self._tasks, self.core.settle(now))
             # 3. Decide about those that are next, all on one view of the cluster; placements are assumed at once.
             verdicts = self._conclude(now) + self.core.decide(now)
             self._decide_beside()
@@ -185,7 +150,7 @@ class Scheduler:
             for verdict in verdicts:
                 self._commit(verdict)
                 self._evict(verdict)
-                self._tell(verdict)
+                self._teller.verdict(verdict)
             self._clear_nominations()
             self._undo(now)
             if self._binder.idle.is_set():
@@ -231,80 +196,12 @@ class Scheduler:
     # -- watches -----------------------------------------------------------------------------------------------------
 
     async def _watch(self, tasks: asyncio.TaskGroup) -> None:
-        """Start the informers and return once all have listed. A server without groups schedules pods alone."""
-        informers = []
-        owners = [] if self.options.grouping is None else self.options.grouping.resources
-        needed = (NODES, COMPOSITE_POD_GROUPS, POD_GROUPS, WORKLOADS, JOBS, POD_DISRUPTION_BUDGETS)
-        for resource in (*OBSERVED, *needed, PODS):
-            found = await served(self._client, self._clock, resource, optional=resource in OBSERVED)
-            if found is not None:
-                informer = hub_informer(self._client, self._clock, found, partial(self._arrived, resource))
-                if resource in owners:
-                    informer.add_handler(partial(self._owners_arrived, resource))
-                tasks.create_task(informer.run())
-                informers.append(informer)
-            if found is not None and resource == POD_GROUPS:
-                self._reporter.group_resource = self._evictor.group_resource = found
-            if found is not None and resource.group == POD_GROUPS.group:
-                self.served[resource.kind] = found.api_version
-            if found is not None and resource == COMPOSITE_POD_GROUPS:
-                self._reporter.composite_resource = found
-        for resource in owners:
-            if resource not in needed and (informer_of_owners := await self._owners(resource)) is not None:
-                tasks.create_task(informer_of_owners.run())
-                informers.append(informer_of_owners)
-            elif resource not in needed:
-                tasks.create_task(self._watch_owners_later(resource))
-        definition = f"{KUEUE_TOPOLOGIES.plural}.{KUEUE_TOPOLOGIES.group}"
-        if await served(self._client, self._clock, CUSTOM_RESOURCE_DEFINITIONS, optional=True) is not None:
-            selector = f"metadata.name={definition}"
-            definitions = Informer(self._client, self._clock, CUSTOM_RESOURCE_DEFINITIONS, field_selector=selector)
-            definitions.add_handler(partial(self._defined, tasks))
-            tasks.create_task(definitions.run())
-        for informer in informers:
-            await informer.synced.wait()
-
-    async def _owners(self, resource: Resource) -> Informer | None:
-        """An informer of objects whose pods are a group; None if the server does not have them."""
-        found = await served(self._client, self._clock, resource, optional=True)
-        if found is None:
-            return None
-        informer = Informer(self._client, self._clock, found)
-        informer.add_handler(partial(self._owners_arrived, resource))
-        return informer
-
-    async def _watch_owners_later(self, resource: Resource) -> None:
-        """Their kind may be defined any time."""
-        while (informer := await self._owners(resource)) is None:
-            await self._clock.sleep(LOOK_AGAIN_S, periodic=True)
-        await informer.run()
-
-    def _owners_arrived(self, resource: Resource, changes: list[Change]) -> None:
-        """Objects whose pods are a group are Workloads to everybody else."""
-        grouping = self.options.grouping
-        assert grouping is not None
-
-        def seen(obj: Object | None) -> Object | None:
-            return None if obj is None else grouping.workload(resource, obj)
-
-        workloads = [Change(change.type, seen(change.old), seen(change.new)) for change in changes]
-        said = [change for change in workloads if not _says_the_same(change.old, change.new)]
-        if said:
-            self._arrived(WORKLOADS, said)
-
-    def _defined(self, tasks: asyncio.TaskGroup, changes: list[Change]) -> None:
-        """Watch Kueue's Topology objects once their kind is defined."""
-        is_served = any(has_condition(change.new, "Established") for change in changes if change.new is not None)
-        if is_served and not self._sees_topologies:
-            self._sees_topologies = True
-            tasks.create_task(self._watch_topologies())
-
-    async def _watch_topologies(self) -> None:
-        while (found := await served(self._client, self._clock, KUEUE_TOPOLOGIES, optional=True)) is None:
-            await self._clock.sleep(RETRY_S, periodic=True)  # what was defined just before is served a moment later
-        informer = Informer(self._client, self._clock, found)
-        informer.add_handler(partial(self._arrived, KUEUE_TOPOLOGIES))
-        await informer.run()
+        watches = Watches(self._client, self._clock, self.options.grouping, self._arrived)
+        await watches.start(tasks)
+        found = watches.found
+        self.served = {each.kind: found[each].api_version for each in found if each.group == POD_GROUPS.group}
+        self._reporter.group_resource = self._evictor.group_resource = found.get(POD_GROUPS, POD_GROUPS)
+        self._reporter.composite_resource = found.get(COMPOSITE_POD_GROUPS, COMPOSITE_POD_GROUPS)
 
     def _arrived(self, resource: Resource, changes: list[Change]) -> None:
         self._changes.append((resource, changes))
@@ -344,7 +241,7 @@ class Scheduler:
         if resource == PODS:
             self._reporter.forget(key)
         elif resource == POD_GROUPS:
-            self._succeeded.pop(key, None)
+            self._teller.not_placed(key)
             self._repairs.forget(key)
             self._reporter.forget(f"ignored {key}")
 
@@ -405,7 +302,7 @@ class Scheduler:
     def _commit(self, verdict: Verdict) -> None:
         commit = Commit(verdict.ask.ref, len(verdict.placements))
         if commit.ref is not None and verdict.placements:
-            self._succeeded[commit.ref.key] = None
+            self._teller.placing(commit.ref.key)
         requests = []
         for placement in verdict.placements:
             record = self.core.cache.pods[placement.pod]
@@ -428,13 +325,13 @@ class Scheduler:
         """The pods of a commit are taken back together, so that no gang is half bound for want of a volume."""
         if failed is not None:
             message = f'running PreBind plugin "VolumeBinding": binding volumes: {why}'
-            self._tell_pods(Rejection((failed.key,), SCHEDULER_ERROR, message))
+            self._teller.pods(Rejection((failed.key,), SCHEDULER_ERROR, message))
         for request in requests:
             request.commit.waiting -= 1
             self.bind_failed(request)
         ref = requests[0].commit.ref
         if ref is not None and not self.core.entities.is_satisfied(ref.key):
-            self._succeeded.pop(ref.key, None)
+            self._teller.not_placed(ref.key)
 
     def can_bind(self, request: BindRequest) -> bool:
         if not self._is_current(request) or request.node not in self.core.cache.nodes:
@@ -470,8 +367,7 @@ class Scheduler:
     def _after_commit(self, commit: Commit) -> None:
         ref = commit.ref
         if commit.waiting == 0 and ref is not None and self.core.entities.is_satisfied(ref.key):
-            self._reporter.group(ref.key, "True", "Scheduled", "")
-            self._tell_composites(ref.key, "")
+            self._teller.whole(ref.key)
 
     # -- evictions (EvictionReports) ---------------------------------------------------------------------------------
 
@@ -494,87 +390,3 @@ class Scheduler:
         logger.warning("victim cannot be deleted", extra={"pod": pod})
         self.core.eviction_refused(pod, self._clock.now())
         self._work.set()
-
-    # -- words -------------------------------------------------------------------------------------------------------
-
-    def _tell(self, verdict: Verdict) -> None:
-        """Say why members got no node; those left over by a success are tried again at once and told then."""
-        rejection = verdict.rejection
-        if verdict.words is not None:
-            self._tell_words(verdict, verdict.words)
-            return
-        if rejection is None or verdict.placements:
-            return
-        self._tell_pods(rejection)
-        if verdict.ask.ref is not None and verdict.ask.ref.key not in self._succeeded:
-            hint = self.core.hint(verdict) if self.options.say_why_held else ""
-            message = f"{rejection.message}; to run it: {hint}" if hint else rejection.message
-            self._reporter.group(verdict.ask.ref.key, "False", rejection.reason, message)
-            self._tell_composites(verdict.ask.ref.key, rejection.message)
-
-    def _tell_words(self, verdict: Verdict, words: Words) -> None:
-        """Say what upstream says, at once; and log what it logs."""
-        for each in words.pods:
-            record = self.core.cache.pods.get(each.pod)
-            if record is not None:
-                self._reporter.pod(each.pod, each.reason, each.message)
-                self._reporter.failed(record, each.message)
-        ref, group = verdict.ask.ref, words.group
-        if ref is not None and (group.status == "True" or ref.key not in self._succeeded):
-            self._reporter.group(ref.key, group.status, group.reason, group.message)
-            self._tell_composites(ref.key, group.message)
-        if words.trace is not None:
-            logger.info("group cycle", extra={"root": words.root, "cycle": words.trace})
-
-    def _tell_composites(self, group: str, message: str) -> None:
-        """Say how the composite groups above a group stand. Real schedulers say nothing there."""
-        for key in self.core.entities.composites_above(group) if self.options.say_why_held else ():
-            if self.core.entities.is_composite_satisfied(key):
-                self._reporter.composite(key, "True", "Scheduled", "")
-            elif message:
-                self._reporter.composite(key, "False", UNSCHEDULABLE, message)
-
-    def _tell_pods(self, rejection: Rejection) -> None:
-        for key in rejection.pods:
-            record = self.core.cache.pods.get(key)
-            if record is not None:
-                self._reporter.pod(key, rejection.reason, rejection.message)
-                self._reporter.failed(record, rejection.message)
-
-    def _note_held(self, held: list[Held]) -> None:
-        """Groups that fill up change their reason with each member: say it once it has stood for a moment."""
-        for each in held:
-            if self.options.say_why_held or each.hold.reason == ERROR:
-                self._held[each.ref.key] = None
-        if self._held and self._held_timer is None and self._tasks is not None:
-            self._held_timer = self._tasks.create_task(self._say_why_held())
-
-    async def _say_why_held(self) -> None:
-        await self._clock.sleep(self.options.say_why_held_after_s)
-        self._held_timer = None
-        groups, self._held = self._held, {}
-        for key in groups:
-            hold = self.core.gate.hold_of(key)
-            members = self.core.gate.waiting_members(key)
-            if hold is not None and hold.reason == ERROR:
-                self._tell_pods(Rejection(tuple(record.key for record in members), ERROR, hold.message))
-                self._reporter.group(key, "False", ERROR, hold.message)
-            elif hold is not None and self.options.say_why_held:
-                for record in members:
-                    self._reporter.pod(record.key, hold.reason, hold.message)
-
-    def _report_groups_that_are_whole(self) -> None:
-        """After a restart: groups that were bound completely before their condition could be written."""
-        cache = self.core.cache
-        for key, group in sorted(cache.pod_groups.items()):
-            if self.core.entities.is_satisfied(key) and not has_condition(group, INITIALLY_SCHEDULED):
-                self._reporter.group(key, "True", "Scheduled", "")
-                self._tell_composites(key, "")
-
-
-def _says_the_same(old: Object | None, new: Object | None) -> bool:
-    """Whether two states of an owner, seen as a Workload, say the same: most of what happens to owners is status."""
-    if old is None or new is None:
-        return False
-    same_spec: bool = old["spec"] == new["spec"]
-    return same_spec and old["metadata"]["annotations"] == new["metadata"]["annotations"]
