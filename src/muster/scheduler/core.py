@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from muster.api.meta import uid_of
 from muster.clock import Clock
 from muster.engine.axis import PODS
-from muster.engine.model import Decision, Infeasible, Member, Placed, Placement
+from muster.engine.model import Decision, Infeasible, Member, Placement
 from muster.engine.preemption.model import NoPlan, Plan
 from muster.engine.snapshot import Snapshot
 from muster.engine.topology.domains import DomainError
@@ -23,7 +23,6 @@ from muster.scheduler.apart import Answer, Apart, group_answer, is_heavy, tree_a
 from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.cycle import (
     SCHEDULER_ERROR,
-    UNSCHEDULABLE,
     Ask,
     Rejection,
     Signature,
@@ -39,8 +38,6 @@ from muster.scheduler.cycle import (
     tree_rejection,
     tree_verdicts,
     verdicts,
-    with_preemption_text,
-    with_victims_text,
 )
 from muster.scheduler.entities import GROUP, TREE, Entities
 from muster.scheduler.errors import error_text
@@ -50,11 +47,11 @@ from muster.scheduler.greedy import GreedyGroups
 from muster.scheduler.members import PodRecord
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.preemption.apart import Planning
-from muster.scheduler.preemption.planning import Preemptions, Question, Victim
+from muster.scheduler.preemption.planning import Preemptions
+from muster.scheduler.preemption.post_filter import PostFilter
 from muster.scheduler.queue import Place, SchedulingQueue
 from muster.scheduler.requeue import wake_for_nodes, wake_for_objects, wake_for_pods
 from muster.scheduler.tree import Branch, leaves_of, smallest_need
-from muster.scheduler.tree_domains import as_asked, has_domains
 
 _LONG_RUN = 20
 """So many like pods in a row cost less in a pass for all of them than one after the other."""
@@ -73,14 +70,13 @@ class SchedulerCore:
     entities: Entities = field(init=False)
     gate: Gate = field(init=False)
     answers: Answers = field(init=False)
+    post_filter: PostFilter = field(init=False)
     greedy: GreedyGroups | None = field(init=False, default=None)
     """Decides about groups where upstream's rules are wanted."""
     fences: dict[str, float] = field(default_factory=dict)
     """Until when entities are not tried, though they could be (see `repair`)."""
     _refused: dict[Signature, Decision] = field(default_factory=dict)
     """Questions that were answered with no, while nothing has happened that could give room."""
-    _no_plans: dict[Signature, NoPlan] = field(default_factory=dict)
-    """Of those, the ones for which nobody can be evicted."""
     _hints: dict[Signature, str] = field(default_factory=dict)
     """What would help those that were refused on the snapshot `_hinted_on`."""
     _hinted_on: Snapshot | None = None
@@ -89,8 +85,6 @@ class SchedulerCore:
     _apart: list[Apart | Planning] = field(default_factory=list)
     _retried: set[str] = field(default_factory=set)
     """Entities whose answer came too late: they are decided on the loop."""
-    _replanned: set[str] = field(default_factory=set)
-    """Entities whose plan came too late: theirs is made on the loop."""
 
     def __post_init__(self) -> None:
         self.cache = SchedulerCache(
@@ -108,6 +102,7 @@ class SchedulerCore:
         )
         self._batch = self.options.batch
         self.answers = Answers(self.entities, self.preemptions, self.clock, self.options.decide_limit_s)
+        self.post_filter = PostFilter(self.entities, self.preemptions, self.answers, self.queue, self.options)
         if self.options.release is not None:
             self.greedy = GreedyGroups(self.entities, self.preemptions, self.options.release, self.options.choices)
 
@@ -125,7 +120,7 @@ class SchedulerCore:
         if effects.nodes:
             self._generation += 1
             self._refused.clear()
-            self._no_plans.clear()
+            self.post_filter.room_came()
             snapshot, lower = self.cache.state.snapshot(), self.preemptions.lower_pods
             wake_for_nodes(self.queue, snapshot, effects.nodes, now, self.entities.profiles, lower)
         if effects.objects:
@@ -174,12 +169,6 @@ class SchedulerCore:
         # Where much is put back, little is to be taken; more and more again once nothing is.
         self._batch = self.options.passes if left else min(2 * self._batch, self.options.batch)
         return result
-
-    def plan_for(self, ask: Ask, members: tuple[Member, ...], now: float) -> Plan | NoPlan:
-        """Who would be evicted for an entity that fits nowhere, or why nobody; nothing comes of it."""
-        if self.entities.profiles[ask.profile].preemption is None:
-            return NoPlan("the profile evicts nobody")
-        return self.preemptions.plan(self._question(ask, members), now)
 
     def hint(self, verdict: Verdict) -> str:
         """What would let a group run that was proved not to fit, in words; "" where that is not cheap to know."""
@@ -401,7 +390,7 @@ class SchedulerCore:
             return [failed]
         whole, result = attempt.whole, list(attempt.groups)
         if attempt.plan is not None and whole.rejection is not None:
-            victims = self._start(attempt.question, attempt.plan, now)
+            victims = self.post_filter.start(attempt.question, attempt.plan, now)
             kept = replace(ask, has_room_kept=True)
             whole = Verdict(kept, (), replace(whole.rejection, signature=kept.signature))
             result[0] = replace(result[0], plan=attempt.plan, victims=tuple(victims))
@@ -442,8 +431,6 @@ class SchedulerCore:
             return told
         return [replace(told[0], plan=whole.plan, victims=whole.victims), *told[1:]]
 
-    # -- preemption (PostFilter) -------------------------------------------------------------------------------------
-
     def _with_preemption(
         self, verdict: Verdict, told: tuple[Verdict, ...], members: tuple[Member, ...], now: float
     ) -> Verdict | None:
@@ -451,92 +438,20 @@ class SchedulerCore:
 
         None where the plan is made beside the loop. `told`: the verdict for each group.
         """
-        ask, rejection = verdict.ask, verdict.rejection
-        if verdict.placements or rejection is None or not members:
-            return verdict
-        if rejection.reason != UNSCHEDULABLE or rejection.signature is None:
-            return verdict
-        if self.entities.profiles[ask.profile].preemption is None:
-            return verdict
-        question = self._question(ask, members)
-        outcome = self._no_plans.get(ask.signature)
-        if outcome is None and self._plans_apart(question):
-            search = self.preemptions.search(question, now)
-            self._apart.append(Planning(verdict, told, question, self._generation, search))
+        judged = self.post_filter.judge(verdict, told, members, now, self._generation)
+        if isinstance(judged, Planning):
+            self._apart.append(judged)
             return None
-        self._replanned.discard(ask.entity)
-        return self._with_plan(verdict, question, outcome or self.preemptions.plan(question, now), now)
-
-    def _plans_apart(self, question: Question) -> bool:
-        if not self.options.decide_in_thread or question.is_pod or question.entity in self._replanned:
-            return False
-        return not self.preemptions.is_waiting(question.entity) and self.preemptions.may_find(question)
-
-    def _with_plan(self, verdict: Verdict, question: Question, outcome: Plan | NoPlan, now: float) -> Verdict:
-        ask, rejection = verdict.ask, verdict.rejection
-        assert rejection is not None, "plans are made for what was refused"
-        if isinstance(outcome, NoPlan):
-            if not outcome.is_waiting:
-                self._no_plans[ask.signature] = outcome
-                self.preemptions.release(ask.entity)
-            return replace(verdict, rejection=with_preemption_text(ask, rejection, outcome.text))
-        victims = self._start(question, outcome, now)
-        kept = replace(ask, has_room_kept=True)
-        if self.options.release == "1.37":
-            rejection = with_victims_text(rejection, outcome)
-        return Verdict(kept, (), replace(rejection, signature=kept.signature), outcome, tuple(victims))
-
-    def _start(self, question: Question, plan: Plan, now: float) -> list[Victim]:
-        """Carry a plan into the books; who loses room to it is tried again."""
-        victims, displaced = self.preemptions.start(question, plan, now)
-        for entity in displaced:
-            self.queue.activate(entity, now, "Displaced")
-        return victims
+        return judged
 
     def _conclude_plan(self, planning: Planning, found: Plan | NoPlan | Exception, now: float) -> list[Verdict]:
-        """Carry out a plan that was made beside the loop, if it can still be carried out."""
-        ask, question = planning.verdict.ask, planning.question
-        if isinstance(found, Exception):
-            found = NoPlan(f"{type(found).__name__}: {found}")
-        is_same = self.entities.ask(ask.entity) == replace(ask, has_room_kept=False)
-        if not is_same or not self._stands(planning, found):
-            self._replanned.add(ask.entity)
-            self.queue.put_back(ask.entity, now)
+        whole = self.post_filter.conclude(planning, found, now, self._generation)
+        if whole is None:
             return []
-        whole = self._with_plan(planning.verdict, question, self.preemptions.judged(question, found), now)
-        if ask.tree is not None:
+        if whole.ask.tree is not None:
             return self._carry_out_tree(whole, list(planning.told), now)
         self._carry_out(whole, now)
         return [whole]
-
-    def _stands(self, planning: Planning, found: Plan | NoPlan) -> bool:
-        """Whether a plan can still be carried out, and is still needed."""
-        if isinstance(found, NoPlan):
-            return planning.generation == self._generation
-        return self.preemptions.stands(planning.question, found) and not self._fits_by_now(planning)
-
-    def _fits_by_now(self, planning: Planning) -> bool:
-        """Whether the entity may fit without evictions, since nodes got room; what takes long to find out may."""
-        ask = planning.verdict.ask
-        if planning.generation == self._generation:
-            return False
-        return is_heavy(ask) or isinstance(self.answers.of_run([ask]), Placed)
-
-    def _question(self, ask: Ask, members: tuple[Member, ...]) -> Question:
-        need = len(members) if ask.tree is not None else max(1, ask.min_count - ask.scheduled)
-        is_pod = ask.ref is None and ask.tree is None
-        profile = self.entities.profiles[ask.profile]
-        may_preempt = self._may_preempt(ask)
-        tree = as_asked(ask.tree) if ask.tree is not None and has_domains(ask.tree) else None
-        return Question(ask.entity, ask.priority, members, need, is_pod, may_preempt, profile, ask.topology, tree)
-
-    def _may_preempt(self, ask: Ask) -> bool:
-        """Whether neither the group nor any of its pods has preemptionPolicy Never."""
-        terms = self.cache.terms(ask.ref) if ask.ref is not None else None
-        if terms is not None and not terms.may_preempt:
-            return False
-        records = (self.cache.pods.get(member.key) for member in ask.members)
-        return all(each is None or each.pod["spec"].get("preemptionPolicy") != "Never" for each in records)
 
     def _carry_out(self, verdict: Verdict, now: float) -> None:
         entity, rejection = verdict.ask.entity, verdict.rejection

@@ -110,6 +110,14 @@ class Entities:
             return "podgroup", uid_of(group) if group is not None else ask.ref.key
         return "pod", uid_of(self.cache.pods[ask.members[0].key].pod)
 
+    def may_preempt(self, ask: Ask) -> bool:
+        """Whether neither the group nor any of its pods has preemptionPolicy Never."""
+        terms = self.cache.terms(ask.ref) if ask.ref is not None else None
+        if terms is not None and not terms.may_preempt:
+            return False
+        records = (self.cache.pods.get(member.key) for member in ask.members)
+        return all(each is None or each.pod["spec"].get("preemptionPolicy") != "Never" for each in records)
+
     def is_satisfied(self, group: str) -> bool:
         """Whether at least minCount members of the group have a node."""
         members = self.cache.groups.get(group)

@@ -138,7 +138,7 @@ class Explainer:
         members = ask.members
         if ask.tree is not None:
             members = tuple(member for leaf in leaves_of(ask.tree) for member in leaf.need)
-        outcome = self.core.plan_for(ask, members, self.now_s)
+        outcome = self.core.post_filter.plan_for(ask, members, self.now_s)
         if not isinstance(outcome, Plan):
             text = f"{outcome.text.rstrip('.')}; {self._lower_text(ask.priority)}"
             return {"preemption": {"helps": False, "text": text, "victims": [], "violations": 0}}
