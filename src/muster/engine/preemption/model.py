@@ -60,7 +60,10 @@ class Unit:
 
     def age_s(self, now_s: float) -> float:
         """The run time that an eviction loses: of pods that are not leaving anyway, summed."""
-        return sum(max(0.0, now_s - pod.started_s) for pod in self.evicted if pod.started_s is not None)
+        starts = [now_s if pod.started_s is None else pod.started_s for pod in self.evicted]
+        if max(starts, default=now_s) <= now_s:
+            return len(starts) * now_s - sum(starts)
+        return sum(max(0.0, now_s - start) for start in starts)
 
 
 class Nomination(Struct, frozen=True):

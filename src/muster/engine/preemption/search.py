@@ -16,6 +16,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.engine.arrays import Bools, Ints
+from muster.engine.preemption.forms import Choice, Enough, Parts
 from muster.engine.preemption.problem import Problem, fitting
 
 Floats = NDArray[np.float64]
@@ -57,6 +58,10 @@ class Model:
         self._add_rooms()
         self._add_counts()
         self._add_budgets()
+        if isinstance(self.problem.form, Parts):
+            self._add_parts(self.problem.form)
+        elif self.problem.form is not None:
+            self._add_choice(self.problem.form)
 
     # -- the program
 
@@ -91,6 +96,7 @@ class Model:
         rows = _Rows()
         for row, pairs in pairs_of.items():
             shapes = self._pairs[pairs, 1]
+            is_open = self._add_open(rows, row, pairs) if (problem.free[row] < 0).any() else -1
             most = (problem.caps[row, shapes][:, None] * problem.requests[shapes]).sum(axis=0)
             for resource in np.flatnonzero(most > problem.free[row]).tolist():
                 # In parts of the largest request, so that bytes and cores are of one size.
@@ -101,7 +107,11 @@ class Model:
                     if problem.releases[entry, resource]:
                         columns.append(int(column_of[problem.at[entry]]))
                         values.append(-float(problem.releases[entry, resource]) / scale)
-                rows.add(columns, values, -highspy.kHighsInf, float(problem.free[row, resource]) / scale)
+                free = float(problem.free[row, resource]) / scale
+                if free < 0:
+                    columns.append(is_open)
+                    values.append(-free)
+                rows.add(columns, values, -highspy.kHighsInf, max(0.0, free))
         for blocker in problem.blockers:
             pair = next(
                 (p for p in pairs_of.get(blocker.row, ()) if self._pairs[p, 1] == blocker.shape),
@@ -116,6 +126,14 @@ class Model:
                     values.append(-float(cap - blocker.most))
                 rows.add(columns, values, -highspy.kHighsInf, float(blocker.most))
         rows.put(self._highs)
+
+    def _add_open(self, rows: _Rows, row: int, pairs: Sequence[int]) -> int:
+        """A column that is 1 if pods come to an overcommitted node: only then what is lacking has to be released."""
+        column = self._add_integers([1.0])
+        for pair in pairs:
+            cap = float(self.problem.caps[row, self._pairs[pair, 1]])
+            rows.add([len(self._units) + pair, column], [1.0, -cap], -highspy.kHighsInf, 0.0)
+        return column
 
     def _add_counts(self) -> None:
         """Rows: enough pods in all, and no more of a shape than there are."""
@@ -143,6 +161,62 @@ class Model:
                 float(allowed),
             )
         rows.put(self._highs)
+
+    def _add_parts(self, parts: Parts) -> None:
+        """Columns: for each domain how many whole parts, and whether the last part, are there. Rows: pods for them."""
+        ids = parts.ids[self._pairs[:, 0]]
+        domains = [domain for domain in np.unique(ids).tolist() if domain >= 0]
+        first = self._add_integers([float(parts.full)] * len(domains) + [1.0 if parts.rest else 0.0] * len(domains))
+        whole = list(range(first, first + len(domains)))
+        last = list(range(first + len(domains), first + 2 * len(domains)))
+        rows = _Rows()
+        for place, domain in enumerate(domains):
+            columns = [len(self._units) + int(pair) for pair in np.flatnonzero(ids == domain)]
+            values = [1.0] * len(columns) + [-float(parts.size), -float(parts.rest)]
+            rows.add([*columns, whole[place], last[place]], values, 0.0, highspy.kHighsInf)
+        each = [1.0] * len(domains)
+        rows.add(whole, each, -highspy.kHighsInf, float(parts.full))
+        rows.add(last, each, -highspy.kHighsInf, 1.0)
+        sizes = [float(parts.size)] * len(domains) + [float(parts.rest)] * len(domains)
+        rows.add([*whole, *last], sizes, float(self.problem.need), highspy.kHighsInf)
+        rows.put(self._highs)
+
+    def _add_choice(self, choice: Choice) -> None:
+        """Columns: whether each group has enough, and with how many pods of each shape. Rows: enough of them, pods."""
+        rows = _Rows()
+        supplied: list[tuple[list[int], list[float]]] = [([], []) for _ in range(self.problem.shapes)]
+        root = self._add_group(choice, rows, supplied)
+        rows.add([root], [1.0], 1.0, 1.0)
+        for shape, (columns, values) in enumerate(supplied):
+            pods = [len(self._units) + int(pair) for pair in np.flatnonzero(self._pairs[:, 1] == shape)]
+            rows.add([*pods, *columns], [*[1.0] * len(pods), *values], 0.0, highspy.kHighsInf)
+        rows.put(self._highs)
+
+    def _add_group(self, choice: Choice, rows: _Rows, supplied: list[tuple[list[int], list[float]]]) -> int:
+        """The column that says whether the group has enough."""
+        if isinstance(choice, Enough):
+            first = self._add_integers([1.0, *map(float, choice.most)])
+            taken = list(range(first + 1, first + 1 + len(choice.most)))
+            rows.add([*taken, first], [*[1.0] * len(taken), -float(choice.need)], 0.0, highspy.kHighsInf)
+            for (columns, values), column in zip(supplied, taken, strict=True):
+                columns.append(column)
+                values.append(-1.0)
+            return first
+        parts = [self._add_group(part, rows, supplied) for part in choice.parts]
+        first = self._add_integers([1.0])
+        rows.add([*parts, first], [*[1.0] * len(parts), -float(choice.least)], 0.0, highspy.kHighsInf)
+        return first
+
+    def _add_integers(self, upper: Sequence[float]) -> int:
+        """Integer columns from 0 to these; the first of them."""
+        first, number = self._columns, len(upper)
+        zeros = np.zeros(number)
+        starts = np.zeros(number, dtype=np.int32)
+        self._highs.addCols(number, zeros, zeros, np.array(upper), 0, starts, np.zeros(0, dtype=np.int32), np.zeros(0))
+        places = np.arange(first, first + number, dtype=np.int32)
+        self._highs.changeColsIntegrality(number, places, np.full(number, highspy.HighsVarType.kInteger))
+        self._columns += number
+        return first
 
     # -- what is asked of it
 
@@ -173,6 +247,18 @@ class Model:
         rows.add(others.tolist(), [1.0] * len(others), 1.0, highspy.kHighsInf)
         rows.put(self._highs)
 
+    def exclude_exactly(self, chosen: Bools) -> None:
+        """The chosen units and no others are not enough; fewer or more of them may be."""
+        ours = chosen[self._units]
+        if (chosen & ~self.allowed).any():
+            return
+        if not len(ours):
+            self._impossible = True
+            return
+        rows = _Rows()
+        rows.add(list(range(len(ours))), np.where(ours, -1.0, 1.0).tolist(), 1.0 - float(ours.sum()), highspy.kHighsInf)
+        rows.put(self._highs)
+
     def least(self, costs: Ints, start: Bools | None, nodes: int) -> Found:
         """Minimises the costs of the chosen units with a search of at most so many nodes."""
         objective = np.zeros(self._columns)
@@ -182,7 +268,8 @@ class Model:
     def least_violations(self, start: Bools | None, nodes: int) -> Found:
         """Minimises the evictions beyond budgets."""
         objective = np.zeros(self._columns)
-        objective[len(self._units) + len(self._pairs) :] = 1.0
+        first = len(self._units) + len(self._pairs)
+        objective[first : first + len(self.problem.allowed)] = 1.0
         return self._solve(objective, start, nodes)
 
     def _solve(self, objective: Floats, start: Bools | None, nodes: int) -> Found:
@@ -216,7 +303,7 @@ class Model:
     def _complete(self, chosen: Bools) -> Floats | None:
         """The values of all columns for a choice of units; None where the pods cannot be counted without a search."""
         problem = self.problem
-        if problem.shapes > 1:
+        if problem.shapes > 1 or problem.form is not None or (problem.free < 0).any():
             return None
         over = np.maximum(problem.spent[chosen].sum(axis=0) - problem.allowed, 0)
         room = problem.room(chosen)[self._pairs[:, 0]]
