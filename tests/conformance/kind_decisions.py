@@ -16,7 +16,7 @@ from muster.engine.diagnose import diagnose
 from muster.engine.evaluate import Evaluation, evaluate
 from muster.engine.model import Code, GroupRequest, Member, Placed, ScoreError, Status
 from muster.engine.profile import Profile
-from muster.engine.registry import default_profile, without_guards
+from muster.engine.registry import default_profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
@@ -76,16 +76,16 @@ def decision_of(case: Object) -> Object:
 def profile_of(config: Object | None) -> Profile:
     """The profile of a recorded configuration."""
     if config is None:
-        return without_guards(default_profile())
+        return default_profile()
     profile = {name: config[name] for name in ("plugins", "pluginConfig") if config.get(name)}
     file = {"apiVersion": API_VERSION, "kind": KIND_NAME, "profiles": [profile]}
-    return without_guards(read_configuration(file).profiles[0].profile)
+    return read_configuration(file).profiles[0].profile
 
 
 def differences(case: Object) -> Iterator[Difference]:
     """Where our decision is not the recorded one. Of tied nodes the scheduler takes any."""
     ours = decision_of(case)
-    yield from _differing("prefilter", _verdict_part(case["prefilter"]), ours["prefilter"])
+    yield from _differing("prefilter", verdict_part(case["prefilter"]), ours["prefilter"])
     for node in sorted({*case["filter"], *ours["filter"]}):
         yield from _differing(f"filter.{node}", case["filter"].get(node), ours["filter"].get(node))
     for node in sorted({*case["scores"], *ours["scores"]}):
@@ -104,7 +104,8 @@ def _differing(path: str, want: JSON, got: JSON) -> Iterator[Difference]:
         yield Difference(path, want, got)
 
 
-def _verdict_part(prefilter: Object) -> Object:
+def verdict_part(prefilter: Object) -> Object:
+    """What of a PreFilter status is compared."""
     return {name: prefilter[name] for name in ("code", "plugin", "reasons") if name in prefilter}
 
 

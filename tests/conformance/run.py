@@ -15,6 +15,7 @@ from pathlib import Path
 import kind_api
 import kind_controllers
 import kind_decisions
+import kind_devices
 import kind_groups
 import kind_preemption
 from outcome import Accepted, Kind, Outcome, is_accepted, load_accepted
@@ -25,6 +26,7 @@ HERE = Path(__file__).parent
 KINDS: tuple[Kind, ...] = (
     kind_api.KIND,
     kind_controllers.KIND,
+    kind_devices.KIND,
     kind_decisions.KIND,
     kind_groups.KIND,
     kind_preemption.KIND,

@@ -102,12 +102,12 @@ def test_group_that_is_placed_needs_no_change() -> None:
     assert explanation == {"summary": "2 pods placed on 2 nodes", "reasons": [], "changes": []}
 
 
-def test_unknown_rule_is_said_and_nothing_is_proposed() -> None:
+def test_missing_claim_is_said_and_nothing_is_proposed() -> None:
     spec = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}
 
     explanation = explained(cluster(make_node("n0")), [make_pod(spec=spec)])
 
-    assert "resource claims, not supported yet" in explanation["summary"]
+    assert 'could not find ResourceClaim "default/gpu"' in explanation["summary"]
     assert explanation["changes"] == []
 
 

@@ -245,11 +245,11 @@ def test_ignored_resources_are_left_to_others() -> None:
     assert fitting(state, make_pod(gpu=1), NodeResourcesFit(ignored_groups=frozenset({"nvidia.com"}))) == {"a": True}
 
 
-def test_pod_with_resource_claims_waits_and_says_so() -> None:
+def test_pod_waits_for_a_claim_that_does_not_exist_and_says_so() -> None:
     state = cluster(make_node("a"))
     claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
 
-    assert "not supported yet" in text(state, make_pod(spec={"resourceClaims": claims}))
+    assert 'could not find ResourceClaim "default/gpu"' in text(state, make_pod(spec={"resourceClaims": claims}))
 
 
 def test_soft_rules_without_a_plugin_do_not_keep_a_pod_waiting() -> None:

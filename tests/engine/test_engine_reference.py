@@ -19,7 +19,7 @@ from muster.engine.decide import decide
 from muster.engine.evaluate import evaluate
 from muster.engine.model import GroupRequest, Member, Placed
 from muster.engine.profile import Profile
-from muster.engine.registry import PluginArguments, SpreadArguments, default_profile, without_guards
+from muster.engine.registry import PluginArguments, SpreadArguments, default_profile
 from muster.engine.spreading import parse_constraint
 from muster.engine.state import ClusterState
 from muster.testing.clusters import FEATURES, RandomCluster, random_cluster
@@ -36,7 +36,7 @@ SETS = {name: frozenset({name}) for name in FEATURES} | {
     "spread with taints": frozenset({"spread", "taints", "nodeAffinity"}),
     "everything": frozenset(FEATURES),
 }
-PROFILE = without_guards(default_profile())
+PROFILE = default_profile()
 SEEDS = st.integers(0, 2**63)
 kinds = pytest.mark.parametrize("features", SETS.values(), ids=SETS)
 
@@ -110,9 +110,7 @@ def test_default_constraints_of_a_profile_are_applied_as_by_the_reference(seed: 
     reference = reference_of(cluster)
     reference.arguments = {"PodTopologySpread": {"defaultingType": "List", "defaultConstraints": entries}}
     constraints = tuple(parse_constraint(entry) for entry in entries)
-    check_one(
-        cluster, reference, without_guards(default_profile(PluginArguments(spread=SpreadArguments(constraints)))), rng
-    )
+    check_one(cluster, reference, default_profile(PluginArguments(spread=SpreadArguments(constraints))), rng)
 
 
 @kinds

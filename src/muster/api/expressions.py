@@ -2,7 +2,7 @@
 
 A small interface of ours around a young library, which is imported when the first expression is compiled. Values are
 JSON values. What Kubernetes adds to the language and is not here (two-variable comprehensions, addresses, URLs,
-formats, versions, an authorizer) raises `NotSupported` at compile time. There is no type check against schemas:
+formats, an authorizer) raises `NotSupported` at compile time. There is no type check against schemas:
 everything is `dyn`. Source of the functions: apiserver `pkg/cel/library`.
 """
 
@@ -16,21 +16,23 @@ from typing import TYPE_CHECKING
 
 from muster.api.codec import JSON, Object
 from muster.api.quantity import NANO, QuantityError, parse_quantity
+from muster.api.semver import Semver, SemverError, normalised_semver, parse_semver
 
 if TYPE_CHECKING:
     from cel_expr_python import cel
 
 _UNDECLARED = re.compile(r"undeclared reference to '([^']*)'")
 _WORDS = """
-transformList transformMap transformMapEntry sortBy ip cidr url isURL isIP isCIDR format semver isSemver authorizer
+transformList transformMap transformMapEntry sortBy ip cidr url isURL isIP isCIDR format authorizer
 authorizer.requestResource isCanonical getScheme getHost getHostname getPort getEscapedPath getQuery family
 isUnspecified isLoopback isLinkLocalMulticast isLinkLocalUnicast isGlobalUnicast containsIP containsCIDR masked
-prefixLength major minor patch dns1123Label dns1123Subdomain dns1035Label qualifiedName labelValue
+prefixLength dns1123Label dns1123Subdomain dns1035Label qualifiedName labelValue
 """
 _ELSEWHERE = frozenset(_WORDS.split())
 """Names that a real server knows and this module does not."""
 _NO_OVERLOAD = "No matching overload"
 _QUANTITY = "$quantity"
+_SEMVER = "$semver"
 
 
 class ExpressionError(Exception):
@@ -131,6 +133,12 @@ def _kubernetes() -> cel.CelExtensionBase:
     def plain(name: str, result: cel.Type, call: Callable[..., JSON]) -> cel.FunctionDecl:
         return cel.FunctionDecl(name, [cel.Overload(f"muster_{name}", result, [text], False, call)])
 
+    def versions(name: str, result: cel.Type, call: Callable[..., JSON]) -> cel.FunctionDecl:
+        strict = cel.Overload(f"muster_{name}", result, [text], False, call)
+        return cel.FunctionDecl(
+            name, [strict, cel.Overload(f"muster_{name}_tolerant", result, [text, truth], False, call)]
+        )
+
     return cel.CelExtension(
         "muster.kubernetes",
         [
@@ -143,9 +151,15 @@ def _kubernetes() -> cel.CelExtensionBase:
             member("findAll", some, [text, text], lambda value, pattern: _find_all(value, pattern, -1)),
             plain("quantity", fact, _quantity),
             plain("isQuantity", truth, _is_quantity),
-            member("compareTo", whole, [fact, fact], lambda a, b: (_nano(a) > _nano(b)) - (_nano(a) < _nano(b))),
-            member("isLessThan", truth, [fact, fact], lambda a, b: _nano(a) < _nano(b)),
-            member("isGreaterThan", truth, [fact, fact], lambda a, b: _nano(a) > _nano(b)),
+            versions("semver", fact, semver_value),
+            versions("isSemver", truth, _is_semver),
+            member("major", whole, [fact], lambda a: _version(a).major),
+            member("minor", whole, [fact], lambda a: _version(a).minor),
+            member("patch", whole, [fact], lambda a: _version(a).patch),
+            member("compareTo", whole, [fact, fact], _compared),
+            member("isLessThan", truth, [fact, fact], lambda a, b: _compared(a, b) < 0),
+            member("isGreaterThan", truth, [fact, fact], lambda a, b: _compared(a, b) > 0),
+            member("includes", truth, [dyn, dyn], _includes),
             member("sign", whole, [fact], lambda a: (_nano(a) > 0) - (_nano(a) < 0)),
             member("isInteger", truth, [fact], lambda a: _nano(a) % NANO == 0),
             member("asInteger", whole, [fact], lambda a: _nano(a) // NANO),
@@ -170,6 +184,55 @@ def _find_all(value: str, pattern: str, limit: int) -> list[JSON]:
     return found if limit < 0 else found[:limit]
 
 
+def _includes(value: JSON, item: JSON) -> bool:
+    """Whether a list has the item; any other value is a list of itself (`includes` of device attributes)."""
+    return item in value if isinstance(value, list) else bool(value == item)
+
+
+def semver_value(value: str, tolerant: bool = False) -> Object:
+    """A semantic version as a value of expressions. Raises SemverError."""
+    return {_SEMVER: str(normalised_semver(value) if tolerant else parse_semver(value))}
+
+
+def quantity_value(value: JSON) -> Object:
+    """A quantity as a value of expressions. Raises QuantityError."""
+    return _in_nano(parse_quantity(value).nano)
+
+
+def kind_of_value(value: JSON) -> str:
+    """ "Quantity" or "Semver" for a value of `evaluate` that is one, else ""."""
+    if isinstance(value, dict) and len(value) == 1:
+        return {_QUANTITY: "Quantity", _SEMVER: "Semver"}.get(next(iter(value)), "")
+    return ""
+
+
+def _is_semver(value: str, tolerant: bool = False) -> bool:
+    try:
+        semver_value(value, tolerant)
+    except SemverError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _parsed_version(text: str) -> Semver:
+    return parse_semver(text)
+
+
+def _version(value: Object) -> Semver:
+    if _SEMVER not in value:
+        raise ValueError("no such overload")
+    return _parsed_version(value[_SEMVER])
+
+
+def _compared(a: Object, b: Object) -> int:
+    """-1, 0 or 1 for two quantities or two versions."""
+    if _SEMVER in a and _SEMVER in b:
+        one, other = _version(a), _version(b)
+        return 0 if one == other else (1 if one.order > other.order else -1)
+    return (_nano(a) > _nano(b)) - (_nano(a) < _nano(b))
+
+
 def _quantity(value: str) -> Object:
     return _in_nano(parse_quantity(value).nano)
 
@@ -188,4 +251,6 @@ def _in_nano(nano: int) -> Object:
 
 
 def _nano(value: Object) -> int:
+    if _QUANTITY not in value:
+        raise ValueError("no such overload")
     return int(value[_QUANTITY])

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.coupled import fill_coupled
+from muster.engine.plugins.dynamic_resources import has_choices
 from muster.engine.profile import Profile, check_scores
 from muster.engine.scoring import Scorer
 from muster.engine.shape import Shape
@@ -37,6 +38,8 @@ class Pairs(Struct, frozen=True):
 def fill(profile: Profile, snapshot: Snapshot, shape: Shape, number: int) -> Ints:
     """int64[N]: how many of `number` pods of the shape each node receives; as many are placed as fit."""
     couplings = profile.couplings(shape, snapshot)
+    if number > 1 and has_choices(shape, snapshot):
+        return _one_after_another(profile, snapshot, shape, number)
     if not all(coupling.steady for coupling, _ in couplings):
         return fill_coupled(profile, snapshot, shape, number, couplings)
     received, done = _one_scale(profile, snapshot, shape, number)
@@ -46,6 +49,19 @@ def fill(profile: Profile, snapshot: Snapshot, shape: Shape, number: int) -> Int
         put(trial, shape, received)
         while not done:
             added, done = _one_scale(profile, trial, shape, number - int(received.sum()))
+            put(trial, shape, added)
+            received += added
+    return received
+
+
+def _one_after_another(profile: Profile, snapshot: Snapshot, shape: Shape, number: int) -> Ints:
+    """As `fill`, with all scores worked out anew for each pod: what one takes is no choice of others any more."""
+    received = np.zeros(len(snapshot), dtype=np.int64)
+    with snapshot.trial() as trial:
+        for _ in range(number):
+            added = fill(profile, trial, shape, 1)
+            if not added.any():
+                break
             put(trial, shape, added)
             received += added
     return received

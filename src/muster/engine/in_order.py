@@ -39,7 +39,7 @@ def place_in_order(profile: Profile, snapshot: Snapshot, shapes: Sequence[Shape]
 def _depends_on_resources_alone(profile: Profile, snapshot: Snapshot, shape: Shape) -> bool:
     """Whether pods that are placed change nothing for the shape but what is left of resources on their nodes."""
     usage = shape.usage
-    own_rules = usage.ports or usage.volumes or (usage.identity is not None and usage.identity.terms)
+    own_rules = usage.ports or usage.volumes or usage.devices or (usage.identity is not None and usage.identity.terms)
     return not own_rules and not snapshot.reserved and not profile.couplings(shape, snapshot)
 
 

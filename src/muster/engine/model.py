@@ -26,11 +26,15 @@ class Code(Enum):
 
 
 class Status(Struct, frozen=True, order=True):
-    """Why a pod does not fit on a node, in kube-scheduler's words. `resolvable`: preemption could help."""
+    """Why a pod does not fit on a node, in kube-scheduler's words. `resolvable`: preemption could help.
+
+    `is_fault`: something is wrong with what the pod refers to, so that the rule has no answer (upstream: Error).
+    """
 
     plugin: str
     reasons: tuple[str, ...]
     resolvable: bool = True
+    is_fault: bool = False
 
 
 class ScoreError(Exception):

@@ -20,6 +20,10 @@ STORAGE_CLASS = "StorageClass"
 CSI_NODE = "CSINode"
 CSI_DRIVER = "CSIDriver"
 CSI_STORAGE_CAPACITY = "CSIStorageCapacity"
+DEVICE_CLASS = "DeviceClass"
+DEVICE_TAINT_RULE = "DeviceTaintRule"
+RESOURCE_CLAIM = "ResourceClaim"
+RESOURCE_SLICE = "ResourceSlice"
 
 KINDS = (
     NAMESPACE,
@@ -33,6 +37,10 @@ KINDS = (
     CSI_NODE,
     CSI_DRIVER,
     CSI_STORAGE_CAPACITY,
+    DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
 )
 """What `ClusterState.set_object` takes."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
-from muster.engine.plugins.dynamic_resources import DynamicResources
+from muster.engine.plugins.dynamic_resources import DynamicResources, DynamicResourcesScore
 from muster.engine.plugins.image_locality import ImageLocality
 from muster.engine.plugins.inter_pod_affinity import InterPodAffinity
 from muster.engine.plugins.node_affinity import NO_RULES, NodeAffinity
@@ -26,7 +26,6 @@ from muster.engine.plugins.node_volume_limits import NodeVolumeLimits
 from muster.engine.plugins.pod_topology_spread import PodTopologySpread
 from muster.engine.plugins.scoring_strategy import ScoringStrategy
 from muster.engine.plugins.taint_toleration import TaintToleration
-from muster.engine.plugins.unsupported import Unsupported
 from muster.engine.plugins.volume_binding import VolumeBinding
 from muster.engine.plugins.volume_restrictions import VolumeRestrictions
 from muster.engine.plugins.volume_zone import VolumeZone
@@ -169,8 +168,9 @@ PLUGINS: Mapping[str, Plugin] = {
             "DynamicResources",
             ("preEnqueue", *_FILTER, "postFilter", *_SCORE, "reserve", "preBind"),
             2,
-            score=lambda arguments: DynamicResources(),
-        ),  # filter: of arguments.dynamic_resources
+            filter=lambda arguments: DynamicResources(),
+            score=lambda arguments: DynamicResourcesScore(),
+        ),
         Plugin("DefaultPreemption", ("preEnqueue", "postFilter")),
         Plugin("NodeResourcesBalancedAllocation", _SCORE, 1, score=_balanced),
         Plugin("ImageLocality", ("score",), 1, score=lambda arguments: ImageLocality()),
@@ -182,9 +182,6 @@ PLUGINS: Mapping[str, Plugin] = {
     )
 }
 """All plugins that a configuration may name, in the order of the default profile."""
-
-GUARDS: tuple[FilterPlugin, ...] = (Unsupported(),)
-"""Rules of ours that no profile can leave out; they come after all others."""
 
 
 def build_profile(
@@ -199,14 +196,9 @@ def build_profile(
     made = [PLUGINS[name].filter for name in filters]
     weighted = [(PLUGINS[name].score, weight) for name, weight in scores]
     return Profile(
-        filters=(*(make(arguments) for make in made if make is not None), *GUARDS),
+        filters=tuple(make(arguments) for make in made if make is not None),
         scores=tuple(Weighted(make(arguments), weight) for make, weight in weighted if make is not None),
     )
-
-
-def without_guards(profile: Profile) -> Profile:
-    """The profile with the rules of kube-scheduler alone, for comparisons."""
-    return Profile(tuple(plugin for plugin in profile.filters if plugin not in GUARDS), profile.scores)
 
 
 def default_profile(arguments: PluginArguments | None = None) -> Profile:

@@ -14,6 +14,7 @@ from muster.api.codec import Object
 from muster.api.meta import condition
 from muster.api.quantity import resource_units
 from muster.engine.arrays import AMOUNT_LIMIT
+from muster.engine.devices.demand import DeviceDemand
 from muster.engine.identity import Identity
 from muster.engine.storage.volumes import VolumeUse, volume_uses
 
@@ -30,7 +31,8 @@ class Usage(Struct, frozen=True):
 
     `scored`: cpu and memory with defaults for containers without requests, which only scores look at.
     `ports`: host ports as (ip, protocol, port). `identity`: who it is to the rules of other pods; None while there are
-    no such rules at all. `volumes`: claims and disks.
+    no such rules at all. `volumes`: claims and disks. `devices`: what a pending pod asks for by ResourceClaims; what
+    pods on nodes have is in the claims.
     """
 
     requests: tuple[tuple[str, int], ...]
@@ -38,6 +40,7 @@ class Usage(Struct, frozen=True):
     ports: tuple[tuple[str, str, int], ...] = ()
     identity: Identity | None = None
     volumes: tuple[VolumeUse, ...] = ()
+    devices: DeviceDemand | None = None
 
 
 def container_requests(container: Object) -> Amounts:

@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from muster.api.codec import Object, canonical
 from muster.api.meta import controller_of
 from muster.api.selectors import NodeSelectorTerm, Operator, Requirement, SelectorError, node_selector_term
+from muster.engine.devices.demand import DeviceDemand
 from muster.engine.identity import Identity
 from muster.engine.requests import Usage, host_ports, pod_requests, scored_requests, sorted_amounts
 from muster.engine.spreading import SpreadRule, parse_spread
@@ -50,7 +51,7 @@ class Shape:
     (container sums with defaults, without the pod level). `images`: normalised names of containers, init containers and
     image volumes; `image_containers` of them belong to containers. `spread`: its own topology spread constraints;
     `owner`: (kind, name) of a controller whose selector default constraints go by. `features`: what the node must have
-    declared. `unsupported`: rules that no plugin knows yet.
+    declared.
     """
 
     usage: Usage
@@ -63,11 +64,10 @@ class Shape:
     spread: tuple[SpreadRule, ...] = ()
     owner: tuple[str, str] | None = None
     features: tuple[str, ...] = ()
-    unsupported: tuple[str, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
-        rules = (self.tolerations, self.nodes, self.node_name, self.images, self.spread, self.owner, self.unsupported)
+        rules = (self.tolerations, self.nodes, self.node_name, self.images, self.spread, self.owner)
         fields = (self.usage, self.scored, rules)
         object.__setattr__(self, "_hash", hash(fields))
 
@@ -90,14 +90,15 @@ class Shape:
         return replace(self, tolerations=tuple(sorted({*self.tolerations, toleration})))
 
 
-def parse_shape(pod: Object, identity: Identity | None = None) -> Shape:
+def parse_shape(pod: Object, identity: Identity | None = None, devices: DeviceDemand | None = None) -> Shape:
     """The shape of a pending pod. Raises QuantityError or SelectorError for what the API would refuse.
 
-    Without an identity there are no rules between pods, and nobody selects by labels or owners.
+    Without an identity there are no rules between pods, and nobody selects by labels or owners. `devices`: what its
+    claims ask for, which the pod alone does not say.
     """
     spec = pod["spec"]
     requests, scored = sorted_amounts(pod_requests(spec)), scored_requests(spec, pod_level=True)
-    usage = Usage(requests, scored, host_ports(spec), identity, volume_uses(pod))
+    usage = Usage(requests, scored, host_ports(spec), identity, volume_uses(pod), devices)
     images, image_containers = _images(spec)
     return Shape(
         usage=usage,
@@ -110,12 +111,11 @@ def parse_shape(pod: Object, identity: Identity | None = None) -> Shape:
         spread=parse_spread(pod),
         owner=None if identity is None else selecting_owner(pod),
         features=_features(spec),
-        unsupported=_unsupported(spec),
     )
 
 
 def shape_key(pod: Object, identity: IdentityKey) -> bytes:
-    """Bytes that are equal only for pods of equal shape: everything `parse_shape` reads."""
+    """Bytes that are equal only for pods of equal shape: everything `parse_shape` reads of the pod."""
     spec = pod["spec"]
     return canonical(
         [
@@ -167,7 +167,6 @@ _SPEC_FIELDS = (
     "affinity",
     "nodeName",
     "topologySpreadConstraints",
-    "resourceClaims",
     "hostNetwork",
     "hostUsers",
 )
@@ -264,10 +263,6 @@ def _images(spec: Object) -> tuple[tuple[str, ...], int]:
 def normalised_image(name: str) -> str:
     """The image name with `:latest` where it has no tag (upstream `imagelocality.normalizedImageName`)."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
-
-
-def _unsupported(spec: Object) -> tuple[str, ...]:
-    return ("resource claims",) if spec.get("resourceClaims") else ()
 
 
 def _features(spec: Object) -> tuple[str, ...]:

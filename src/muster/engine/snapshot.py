@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from muster.engine.arrays import Ints, frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
+from muster.engine.devices.rooms import Spot
+from muster.engine.devices.scratch import Scratch
 from muster.engine.identity import Identity
 from muster.engine.nodes import NodeRecord, NodeTable, build_table, rows_in
 from muster.engine.objects import ObjectStore
@@ -28,11 +30,13 @@ class Snapshot:
     its pods by identity, `uses` by volume; `objects`: what else rules look at. `reserved`: what pods nominated to a
     node would take there, see `facing`; `guests`: those of them that are on their nodes for a trial. Three notes are
     kept with it: `counts`, how many pods of a shape fit (by rules and shape), which many groups ask of one snapshot,
-    `notes`, what plugins work out for a shape, and `where`, the node of each pod, once somebody asked.
+    `notes`, what plugins work out for a shape, and `where`, the node of each pod, once somebody asked. `devices`: those
+    that pods of a trial have; None while there are none.
     """
 
     __slots__ = (
         "counts",
+        "devices",
         "guests",
         "nominated",
         "notes",
@@ -75,6 +79,7 @@ class Snapshot:
         self.counts: dict[object, Ints] = {}
         self.notes: dict[object, object] = {}
         self.where: dict[str, str] = {}
+        self.devices: Scratch | None = None
 
     def __len__(self) -> int:
         return len(self.table)
@@ -147,6 +152,7 @@ class Snapshot:
             nominated=self.nominated,
         )
         seen.where, seen.reserved = self.where, reserved
+        seen.devices = None if self.devices is None else self.devices.copy()
         return seen
 
 
@@ -185,6 +191,7 @@ class Trial(Snapshot):
         self.where = base.where
         self.removed: dict[str, tuple[str, Usage]] = {}
         self._reserved_volumes: tuple[Reservations, dict[tuple[tuple[VolumeUse, ...], int], int]] | None = None
+        self.devices = None if base.devices is None else base.devices.copy()
         if isinstance(base, Trial) and base._reserved_volumes is not None:
             reservations, pods = base._reserved_volumes
             self.objects, self._reserved_volumes = base.objects.copy(), (reservations.copy(), dict(pods))
@@ -203,6 +210,11 @@ class Trial(Snapshot):
         if usage.ports:
             for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
                 self.ports.add(row, usage.ports, count)
+        if usage.devices is not None:
+            self.devices = Scratch.over(self.objects) if self.devices is None else self.devices
+            spots = spots_of(self.table)
+            for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+                self.devices.place(usage.devices, spots[row], count)
         if usage.identity is not None or usage.volumes:
             for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
                 if count:
@@ -290,6 +302,21 @@ class Trial(Snapshot):
         empty = np.zeros((0, 0), dtype=np.int64)
         self.requested, self.scored, self.placed, self.removed = empty, empty, {}, {}
         self.counts, self.notes = {}, {}
+
+
+def spots_of(table: NodeTable) -> tuple[Spot, ...]:
+    """The nodes as the search for devices sees them, in table order."""
+    spots = table.memo.get("spots")
+    if not isinstance(spots, tuple):
+        spots = table.memo["spots"] = tuple(
+            Spot(
+                record.name,
+                record.labels,
+                frozenset(name for name, amount in record.allocatable if amount > 0 and "/" in name),
+            )
+            for record in table.records
+        )
+    return spots
 
 
 def add_presence(snapshot: Snapshot, node: str, usage: Usage, count: int) -> None:

@@ -13,9 +13,12 @@ from muster.api.meta import is_deleting, namespace_of
 from muster.api.selectors import LabelSelector, SelectorError
 from muster.engine.arrays import frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
+from muster.engine.devices.demand import DeviceDemand, demand_of
+from muster.engine.devices.features import OURS, Features
+from muster.engine.devices.view import IN_FLIGHT, classes_of
 from muster.engine.identity import NO_TERMS, Identity, PodTerms, SelectedKeys, has_terms, parse_terms
 from muster.engine.nodes import NodeRecord, NodeTable, build_table, parse_node
-from muster.engine.objects import ObjectStore, relevant, selectors_of
+from muster.engine.objects import RESOURCE_CLAIM, ObjectStore, relevant, selectors_of
 from muster.engine.pod_book import OwnPodBook, PodBook
 from muster.engine.ports import PortTable
 from muster.engine.requests import Usage, usage_of
@@ -38,10 +41,11 @@ class ClusterState:
     Events are cheap: a pod costs a few microseconds, a changed node marks the table, which is rebuilt at the next
     `snapshot()`. All methods are idempotent. A pod on a node that is not known is kept and counts once it appears.
     `book`: where the owner looks up pods, if he keeps them anyway; what it says must not change before the state is
-    told.
+    told. `features`: which parts of dynamic resource allocation are on.
     """
 
-    def __init__(self, book: PodBook | None = None) -> None:
+    def __init__(self, book: PodBook | None = None, features: Features = OURS) -> None:
+        self._features = features
         self._records: dict[str, NodeRecord] = {}
         self._axis = ResourceAxis()
         self._placed: dict[str, dict[str, Usage]] = {}
@@ -51,7 +55,7 @@ class ClusterState:
         self._own_book = own if book is None else None
         self._stale = False
         self._last: Snapshot | None = None
-        self._shapes: dict[bytes, Shape] = {}
+        self._shapes: dict[tuple[bytes, DeviceDemand | None], Shape] = {}
         self._interned: dict[Shape, Shape] = {}
         self._usages: dict[bytes, Usage] = {}
         self._pending: list[tuple[int, Usage, int]] = []  # (row, usage, sign): not yet in the arrays of _live
@@ -131,12 +135,27 @@ class ClusterState:
     def shape_of(self, pod: Object) -> Shape:
         """The shape of a pod; equal shapes are the same object. Raises QuantityError or SelectorError."""
         identity_key, terms = self._identity_key(pod)
-        raw = shape_key(pod, identity_key)
+        devices = self.devices_of(pod)
+        raw = shape_key(pod, identity_key), devices
         shape = self._shapes.get(raw)
         if shape is None:
-            parsed = parse_shape(pod, _identity(identity_key, terms))
+            parsed = parse_shape(pod, _identity(identity_key, terms), devices)
             shape = _remember(self._shapes, raw, _remember(self._interned, parsed, self._interned.get(parsed, parsed)))
         return shape
+
+    def devices_of(self, pod: Object) -> DeviceDemand | None:
+        """What a pending pod asks of devices, with the claims and classes of this moment."""
+        return demand_of(
+            pod, lambda key: self.objects.get(RESOURCE_CLAIM, key), classes_of(self.objects), self._features
+        )
+
+    def assume_allocation(self, key: str, allocation: Object) -> None:
+        """Count devices for a claim that are decided and not written yet; an unknown claim is ignored."""
+        claim = self.objects.get(RESOURCE_CLAIM, key)
+        if claim is not None:
+            assumed = {**claim, "status": {**(claim.get("status") or {}), "allocation": allocation}, IN_FLIGHT: True}
+            self.objects.set(RESOURCE_CLAIM, assumed)
+            self._last = None
 
     def note_rules(self, pod: Object) -> None:
         """Takes note of whom a pending pod selects by its rules: shapes and usages made from then on keep those labels.

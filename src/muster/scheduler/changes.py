@@ -43,6 +43,8 @@ BETWEEN_PODS = frozenset({"PodTopologySpread", "InterPodAffinity"})
 
 OF_VOLUMES = frozenset({"VolumeBinding", "VolumeZone", "NodeVolumeLimits", "VolumeRestrictions"})
 
+OF_DEVICES = frozenset({"DynamicResources"})
+
 OBJECT_CONCERNS: dict[str, frozenset[str]] = {
     "Namespace": frozenset({"InterPodAffinity"}),
     "Service": frozenset({"PodTopologySpread"}),
@@ -55,11 +57,12 @@ OBJECT_CONCERNS: dict[str, frozenset[str]] = {
     "CSINode": OF_VOLUMES,
     "CSIDriver": OF_VOLUMES,
     "CSIStorageCapacity": OF_VOLUMES,
+    "DeviceClass": OF_DEVICES,
+    "DeviceTaintRule": OF_DEVICES,
+    "ResourceClaim": OF_DEVICES,
+    "ResourceSlice": OF_DEVICES,
 }
 """Which plugins' verdicts a change of an object of a kind may lift."""
-
-FOR_EVER = frozenset({"Unsupported"})
-"""Plugins whose verdict no event lifts."""
 
 CONCERNS: dict[ClusterEvent, frozenset[str]] = {
     ClusterEvent.NODE_ADDED: NODE_LOCAL_PLUGINS,
@@ -77,9 +80,9 @@ def waits_for(plugins: frozenset[str]) -> frozenset[str]:
 
     Where rules look at more than one node, that is anything on nodes, and changes of what else those rules look at.
     """
-    if plugins and plugins <= NODE_LOCAL_PLUGINS | FOR_EVER:
+    if plugins and plugins <= NODE_LOCAL_PLUGINS:
         return plugins
-    return frozenset({ANY}) | (plugins & (BETWEEN_PODS | OF_VOLUMES))
+    return frozenset({ANY}) | (plugins & (BETWEEN_PODS | OF_VOLUMES | OF_DEVICES))
 
 
 def node_events(old: Object | None, new: Object) -> frozenset[ClusterEvent]:

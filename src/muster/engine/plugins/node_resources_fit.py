@@ -36,8 +36,13 @@ class NodeResourcesFit(Struct, frozen=True):
         for resource, amount in self._requests(shape):
             column = snapshot.axis.columns.get(resource)
             if column is None:
+                if resource in delegated(shape):
+                    continue
                 return np.zeros(len(snapshot), dtype=np.int32)
-            np.minimum(total, (table.allocatable[:, column] - requested[:, column]) // amount, out=total)
+            room = (table.allocatable[:, column] - requested[:, column]) // amount
+            if resource in delegated(shape):
+                room = np.where(table.allocatable[:, column] == 0, UNLIMITED, room)
+            np.minimum(total, room, out=total)
         fits: Ints32 = np.clip(total, 0, UNLIMITED).astype(np.int32)
         return fits
 
@@ -70,10 +75,11 @@ class NodeResourcesFit(Struct, frozen=True):
         for place, (resource, amount) in enumerate(requests):
             column = snapshot.axis.columns.get(resource)
             if column is None:
-                short[:, place] = hopeless[:, place] = True
+                short[:, place] = hopeless[:, place] = resource not in delegated(shape)
                 continue
             allocatable = snapshot.table.allocatable[rows, column]
-            short[:, place] = amount > allocatable - snapshot.requested[rows, column]
+            asked = allocatable > 0 if resource in delegated(shape) else np.ones(len(rows), dtype=np.bool_)
+            short[:, place] = asked & (amount > allocatable - snapshot.requested[rows, column])
             hopeless[:, place] = amount > allocatable
         texts = [_TOO_MANY_PODS, *(f"Insufficient {resource}" for resource, _ in requests)]
         too_small: Bools = np.any(hopeless & short, axis=1)
@@ -100,6 +106,11 @@ class NodeResourcesFit(Struct, frozen=True):
     def _is_ignored(self, resource: str) -> bool:
         group, slash, _ = resource.partition("/")
         return resource in self.ignored or (bool(slash) and group in self.ignored_groups)
+
+
+def delegated(shape: Shape) -> frozenset[str]:
+    """Extended resources that stand for devices: a node that does not offer them itself may have the devices."""
+    return frozenset() if shape.usage.devices is None else shape.usage.devices.resources
 
 
 def _statuses(plugin: str, texts: list[str], failed: Bools, hopeless: Bools) -> list[Status]:

@@ -1,0 +1,1 @@
+"""Devices of ResourceSlices and their allocation to ResourceClaims (dynamic resource allocation): pure functions."""

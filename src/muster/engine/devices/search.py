@@ -1,0 +1,412 @@
+"""The search for devices for the claims of a pod on one node: depth first, the first full solution.
+
+Source: `structured/internal/*/allocator_*.go` (Allocate, allocateOne, allocateDevice; 1.36), whose order of trying it
+keeps: claims, requests and alternatives in order, devices in the order of the pools; within a request only later
+devices are tried for the next place; every request starts at the first device again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from msgspec import Struct
+
+from muster.api.quantity import Quantity
+from muster.engine.devices.allocated import Allocated
+from muster.engine.devices.capacity import consumption, fits
+from muster.engine.devices.classes import ClassBook
+from muster.engine.devices.constraints import Constraint, constraint_of
+from muster.engine.devices.counters import Counters
+from muster.engine.devices.features import Features
+from muster.engine.devices.inventory import Device, PoolId
+from muster.engine.devices.pools import Pool
+from muster.engine.devices.requests import ALL, EXACT_COUNT, ClaimSpec, DeviceRequest
+from muster.engine.devices.selecting import matches
+from muster.engine.devices.tolerations import TaintRule, keeps_away
+
+MOST_RESULTS = 32
+"""So many devices a claim can have (`resource.k8s.io` AllocationResultsMaxSize)."""
+
+MOST_STEPS = 200_000
+"""A search that looks at more places than this has failed; upstream stops after ten seconds."""
+
+_PATIENT_STEPS = 256
+"""After so many steps it pays to count what is left before going on."""
+
+
+class AllocationFault(Exception):
+    """Something is wrong with a claim, a class or a pool, so that nothing can be said. The text is upstream's."""
+
+
+class Wanted(Struct, frozen=True):
+    """A claim that needs devices. `label`: how messages name it (`namespace/name`)."""
+
+    label: str
+    spec: ClaimSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A device for a request. `consumed`: what a result that shares the device takes; None if it does not share.
+
+    `counts`: counters were taken for it.
+    """
+
+    request: DeviceRequest
+    device: Device
+    pool: Pool
+    consumed: Mapping[str, Quantity] | None
+    counts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A solution: the devices of each claim in order, and for each of its entries the place of the choice met."""
+
+    devices: tuple[tuple[Chosen, ...], ...]
+    picks: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a search on one node goes by."""
+
+    pools: tuple[Pool, ...]
+    labels: Mapping[str, str]
+    node: str
+    classes: ClassBook
+    allocated: Allocated
+    rules: tuple[TaintRule, ...]
+    features: Features
+
+
+class _Outcome(Enum):
+    DONE = "done"
+    FAILED = "failed"
+    TOO_MANY = "too many results"
+
+
+@dataclass(slots=True)
+class _Ask:
+    """A request with what is known before the search: how many devices, and which if it wants all."""
+
+    request: DeviceRequest
+    number: int
+    every: tuple[tuple[Pool, Device], ...] | None = None
+    hopeless: set[Device] = field(default_factory=set)
+
+
+def allocate(around: Around, claims: Sequence[Wanted]) -> Found | None:
+    """Devices for all the claims on the node; None if there are none. Raises AllocationFault."""
+    search = _Search(around, claims)
+    if search.run():
+        return search.found()
+    if any(pool.is_invalid for pool in around.pools):
+        raise InvalidPools("invalid resource pools were encountered")
+    return None
+
+
+class InvalidPools(AllocationFault):
+    """There is no solution on the node, and some of its pools are not valid: other nodes are still possible."""
+
+
+class _Search:
+    def __init__(self, around: Around, claims: Sequence[Wanted]) -> None:
+        self._around, self._claims = around, claims
+        self._features = around.features
+        self._steps = 0
+        self._counters = Counters(around.allocated, around.features)
+        self._taken: dict[Device, set[int]] = {}  # device → claims that are about to have it for themselves
+        self._shared: dict[Device, list[Mapping[str, Quantity]]] = {}
+        self._results: list[list[Chosen]] = [[] for _ in claims]
+        self._picks: list[list[int]] = [[0] * len(claim.spec.entries) for claim in claims]
+        self._asks = [self._asks_of(claim) for claim in claims]
+        self._constraints = [self._constraints_of(claim) for claim in claims]
+        self._devices = [(pool, device) for pool in around.pools if pool.is_usable for device in pool.devices]
+
+    def found(self) -> Found:
+        """The solution, once `run` was successful."""
+        return Found(tuple(map(tuple, self._results)), tuple(map(tuple, self._picks)))
+
+    def run(self) -> bool:
+        """Whether there is a solution."""
+        return self._claim(0) is _Outcome.DONE
+
+    # -- before the search
+
+    def _asks_of(self, claim: Wanted) -> list[list[_Ask]]:
+        entries = range(len(claim.spec.entries))
+        asks = [[self._ask(claim, choice) for choice in self._checked(claim, entry)] for entry in entries]
+        least = sum(min(ask.number for ask in choices) for choices in asks)
+        if least > MOST_RESULTS:
+            raise AllocationFault(
+                f"claim {claim.label}: number of requested devices {least} exceeds the claim limit of {MOST_RESULTS}"
+            )
+        return asks
+
+    def _checked(self, claim: Wanted, at: int) -> tuple[DeviceRequest, ...]:
+        """The choices of an entry, if the features suffice for them."""
+        entry = claim.spec.entries[at]
+        if entry.is_list and not self._features.prioritised_list:
+            raise AllocationFault(
+                f"claim {claim.label}, request {entry.name}: has subrequests, but the DRAPrioritizedList feature is "
+                "disabled"
+            )
+        if not self._features.consumable_capacity:
+            for choice in entry.choices:
+                if choice.capacity is not None:
+                    raise AllocationFault(
+                        f"claim {claim.label}, {'subrequest' if choice.parent else 'request'} {choice.name}: has "
+                        "capacity requests, but the DRAConsumableCapacity feature is disabled"
+                    )
+        if not entry.choices:
+            raise AllocationFault(
+                f"claim {claim.label}, request {entry.name}: missing device class name (unsupported request type?)"
+            )
+        return entry.choices
+
+    def _ask(self, claim: Wanted, request: DeviceRequest) -> _Ask:
+        where = f"claim {claim.label}, request {request.name}"
+        for place, selector in enumerate(request.selectors):
+            if selector is None:
+                raise AllocationFault(f"{where}, selector #{place}: CEL expression empty (unsupported selector type?)")
+        if request.admin is not None and not self._features.admin_access:
+            raise AllocationFault(f"{where}: admin access is requested, but the feature is disabled")
+        if not request.device_class:
+            raise AllocationFault(f"{where}: missing device class name (unsupported request type?)")
+        if request.device_class not in self._around.classes.by_name:
+            raise AllocationFault(
+                f"{where}: could not retrieve device class {request.device_class}: "
+                f'deviceclass.resource.k8s.io "{request.device_class}" not found'
+            )
+        if request.mode == EXACT_COUNT:
+            return _Ask(request, request.count)
+        if request.mode == ALL:
+            every = tuple(self._every(claim, request))
+            return _Ask(request, len(every), every)
+        raise AllocationFault(f"{where}: unsupported count mode {request.mode}")
+
+    def _every(self, claim: Wanted, request: DeviceRequest) -> Iterator[tuple[Pool, Device]]:
+        """All devices that a request for all of them is about."""
+        for pool in self._around.pools:
+            if not pool.is_usable:
+                state = "being updated" if pool.is_incomplete else "invalid"
+                raise AllocationFault(
+                    f"claim {claim.label}, request {request.name}: asks for all devices, but resource pool {pool.id} "
+                    f"is currently {state}"
+                )
+            for device in pool.devices:
+                if self._is_selected(claim, request, pool, device) and self._has_capacity(request, device):
+                    yield pool, device
+
+    def _constraints_of(self, claim: Wanted) -> list[Constraint]:
+        found = []
+        for place, spec in enumerate(claim.spec.constraints):
+            constraint = constraint_of(spec, self._features)
+            if constraint is None:
+                raise AllocationFault(
+                    f"claim {claim.label}, constraint #{place}: empty constraint (unsupported constraint type?)"
+                )
+            found.append(constraint)
+        return found
+
+    # -- the search
+
+    def _claim(self, at: int) -> _Outcome:
+        if at == len(self._claims):
+            return _Outcome.DONE
+        return self._entry(at, 0)
+
+    def _entry(self, at: int, entry: int) -> _Outcome:
+        """Meets the entries of a claim from this one on, then the claims after it."""
+        if entry == len(self._asks[at]):
+            outcome = self._claim(at + 1)
+            return _Outcome.FAILED if outcome is _Outcome.TOO_MANY else outcome
+        choices = self._asks[at][entry]
+        if not self._claims[at].spec.entries[entry].is_list:
+            return self._place(at, entry, choices[0], 0, 0)
+        too_many = True
+        for pick, ask in enumerate(choices):
+            outcome = self._place(at, entry, ask, 0, 0)
+            if outcome is _Outcome.DONE:
+                self._picks[at][entry] = pick
+                return outcome
+            too_many = too_many and outcome is _Outcome.TOO_MANY
+        return _Outcome.TOO_MANY if too_many else _Outcome.FAILED
+
+    def _place(self, at: int, entry: int, ask: _Ask, place: int, start: int) -> _Outcome:
+        """Finds the devices of a request from this place on, among devices from `start` on, and all after it."""
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise AllocationFault("timed out trying to allocate devices")
+        if ask.every is not None and not ask.every:
+            return _Outcome.FAILED
+        if place >= ask.number:
+            return self._entry(at, entry + 1)
+        if len(self._results[at]) + ask.number - place > MOST_RESULTS:
+            return _Outcome.TOO_MANY
+        if ask.every is not None:
+            pool, device = ask.every[place]
+            if not self._take(at, ask, pool, device, must=True):
+                return _Outcome.FAILED
+            outcome = self._place(at, entry, ask, place + 1, 0)
+            if outcome is not _Outcome.DONE:
+                self._give(at)
+            return outcome
+        return self._one_of(at, entry, ask, place, start)
+
+    def _one_of(self, at: int, entry: int, ask: _Ask, place: int, start: int) -> _Outcome:
+        claim, request = self._claims[at], ask.request
+        for position in range(start, len(self._devices)):
+            if self._steps > _PATIENT_STEPS and not self._suffice(ask, place, position):
+                break
+            pool, device = self._devices[position]
+            if self._is_taken(at, request, device):
+                continue
+            if not self._is_selected(claim, request, pool, device):
+                ask.hopeless.add(device)
+                continue
+            if not self._has_capacity(request, device) or not self._take(at, ask, pool, device, must=False):
+                continue
+            outcome = self._place(at, entry, ask, place + 1, position + 1)
+            if outcome is _Outcome.DONE:
+                return outcome
+            self._give(at)
+            if outcome is _Outcome.TOO_MANY:
+                return outcome
+        return _Outcome.FAILED
+
+    def _suffice(self, ask: _Ask, place: int, position: int) -> bool:
+        """Whether there may be enough devices left from a position on."""
+        needed = ask.number - place
+        for _, device in self._devices[position:]:
+            if device not in ask.hopeless and not (ask.request.admin is not True and self._is_gone(device)):
+                needed -= 1
+                if not needed:
+                    return True
+        return needed <= 0
+
+    # -- one device
+
+    def _is_gone(self, device: Device) -> bool:
+        """Whether it was allocated before, for its owner alone."""
+        use = self._around.allocated.of(_pool_of(device))
+        if device.id.device in use.exclusive:
+            return True
+        return not self._features.consumable_capacity and device.id.device in use.shared
+
+    def _is_taken(self, at: int, request: DeviceRequest, device: Device) -> bool:
+        takers = self._taken.get(device)
+        if request.admin:
+            return takers is not None and at in takers
+        return bool(takers) or self._is_gone(device)
+
+    def _is_selected(self, claim: Wanted, request: DeviceRequest, pool: Pool, device: Device) -> bool:
+        """Whether the device is one that class and request select. Raises AllocationFault."""
+        if not self._features.binding_conditions and device.binding_conditions:
+            return False
+        device_class = self._around.classes.by_name[request.device_class]
+        if not _selects(f"class {device_class.name}", device_class.selectors, device):
+            return False
+        if not _selects(f"claim {claim.label}", request.selectors, device):
+            return False
+        return device not in pool.per_device or device.reach.matches(self._around.labels, self._around.node)
+
+    def _has_capacity(self, request: DeviceRequest, device: Device) -> bool:
+        if not self._features.consumable_capacity:
+            return True
+        if not device.capacity and not request.capacity:
+            return True
+        taken = consumption(request, device, self._features)
+        if taken is None:
+            return False
+        before = self._around.allocated.of(_pool_of(device)).consumed.get(device.id.device, {})
+        during = [{name: each.nano for name, each in one.items()} for one in self._shared.get(device, ())]
+        return fits(taken, device, before, *during)
+
+    def _take(self, at: int, ask: _Ask, pool: Pool, device: Device, *, must: bool) -> bool:
+        """Takes the device for the claim, if that is possible; `must`: the request fails without it."""
+        request = ask.request
+        shares = self._features.consumable_capacity and device.is_multiple
+        if must and not (shares and request.admin) and self._is_taken(at, request, device):
+            return False
+        if device.consumes and not self._features.partitionable:
+            return False
+        counts = bool(device.consumes) and not (shares and self._is_in_use(device))
+        if counts and not self._counters.take(pool, device):
+            return False
+        if self._is_kept_away(request, device) or (shares and not self._has_capacity(request, device)):
+            self._uncount(counts, pool, device)
+            return False
+        if not self._constrained(at, request, device):
+            self._uncount(counts, pool, device)
+            if must:
+                raise AllocationFault(
+                    f"claim {self._claims[at].label}, request {request.name}: cannot add device {device.id} because a "
+                    "claim constraint would not be satisfied"
+                )
+            return False
+        consumed = None
+        if shares:
+            consumed = consumption(request, device, self._features) or {}
+            self._shared.setdefault(device, []).append(consumed)
+        else:
+            self._taken.setdefault(device, set()).add(at)
+        self._results[at].append(Chosen(request, device, pool, consumed, counts))
+        return True
+
+    def _give(self, at: int) -> None:
+        """Gives back what the claim took last."""
+        last = self._results[at].pop()
+        for constraint in self._constraints[at]:
+            constraint.remove(last.request, last.device)
+        self._uncount(last.counts, last.pool, last.device)
+        if last.consumed is None:
+            self._taken[last.device].discard(at)
+            return
+        self._shared[last.device].pop()
+        if not self._shared[last.device]:
+            del self._shared[last.device]
+
+    def _uncount(self, counts: bool, pool: Pool, device: Device) -> None:
+        if counts:
+            self._counters.give(pool, device)
+
+    def _is_in_use(self, device: Device) -> bool:
+        """Whether results share the device already."""
+        return device in self._shared or device.id.device in self._around.allocated.of(_pool_of(device)).shared
+
+    def _is_kept_away(self, request: DeviceRequest, device: Device) -> bool:
+        """Whether the device has a taint that the request does not tolerate."""
+        if not self._features.taints:
+            return False
+        ruled = [rule.taint for rule in self._around.rules if rule.covers(*device.id)]
+        return bool(device.taints or ruled) and keeps_away((*device.taints, *ruled), request.tolerations)
+
+    def _constrained(self, at: int, request: DeviceRequest, device: Device) -> bool:
+        """Whether the constraints of the claim let the device be added; if so, it counts."""
+        for place, constraint in enumerate(self._constraints[at]):
+            if not constraint.add(request, device):
+                for earlier in reversed(self._constraints[at][:place]):
+                    earlier.remove(request, device)
+                return False
+        return True
+
+
+def _selects(where: str, selectors: Sequence[str | None], device: Device) -> bool:
+    """Whether all the selectors match. Raises AllocationFault."""
+    for place, selector in enumerate(selectors):
+        if selector is None:
+            raise AllocationFault(f"{where}: selector #{place}: CEL expression empty (unsupported selector type?)")
+        answer = matches(device, selector)
+        if isinstance(answer, str):
+            raise AllocationFault(f"{where}: selector #{place}: {answer}")
+        if not answer:
+            return False
+    return True
+
+
+def _pool_of(device: Device) -> PoolId:
+    return PoolId(device.id.driver, device.id.pool)
