@@ -10,7 +10,7 @@ from test_scheduler_stories import World, gang, run
 
 from muster.api.codec import Object
 from muster.api.resource import EVENTS, POD_GROUPS
-from muster.scheduler.cache import KEEP_TOGETHER_KEY
+from muster.scheduler.group_book import KEEP_TOGETHER_KEY
 from muster.scheduler.options import SchedulerOptions
 from muster.simulator.faults import NodeFault
 from muster.simulator.options import ClusterOptions

@@ -13,7 +13,8 @@ from functools import lru_cache
 from muster.api.codec import Object, loads
 from muster.api.durations import parse_duration
 from muster.api.meta import controller_of, name_of
-from muster.scheduler.cache import KEEP_TOGETHER_KEY, SchedulerCache
+from muster.scheduler.cache import SchedulerCache
+from muster.scheduler.group_book import KEEP_TOGETHER_KEY
 from muster.scheduler.layouts import template_name, workload_key
 from muster.scheduler.members import Members
 

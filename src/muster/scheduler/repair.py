@@ -28,7 +28,8 @@ from msgspec import Struct
 from muster.api.codec import Object
 from muster.api.groups import INITIALLY_SCHEDULED, GroupRef, GroupTerms
 from muster.api.meta import condition, has_condition, is_deleting, uid_of
-from muster.scheduler.cache import KEEP_TOGETHER_KEY, SchedulerCache
+from muster.scheduler.cache import SchedulerCache
+from muster.scheduler.group_book import KEEP_TOGETHER_KEY
 from muster.scheduler.keeping import KeepError, keep_together_s
 from muster.scheduler.members import Members, PodRecord
 

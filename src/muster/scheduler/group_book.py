@@ -1,0 +1,220 @@
+"""What the scheduler knows of groups: their members, and the objects that say what they ask for. Time-free and pure.
+
+Changes go in; which groups and trees they may have made schedulable is noted in `effects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster.api.codec import Object
+from muster.api.groups import GroupRef, GroupTerms, find_terms
+from muster.api.meta import controller_of, is_deleting, key_of, uid_of
+from muster.api.topology import TOPOLOGY_KEY, TopologyTerms
+from muster.client.informer import Change
+from muster.scheduler.effects import Effects
+from muster.scheduler.hierarchy import Chain, Hierarchy, parent_key
+from muster.scheduler.layouts import TopologyObjects, template_name, workload_key
+from muster.scheduler.members import Members, PodRecord
+
+KEEP_TOGETHER_KEY = "scheduling.muster-k8s.dev/keep-together"
+"""The annotation that says how long a gang may run with too few members (see `keeping`)."""
+
+
+class GroupBook:
+    """Members by group, and PodGroups, Workloads, composite groups, Jobs and Topology objects by key."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Members] = {}
+        self.pod_groups: dict[str, Object] = {}
+        self.workloads: dict[str, Object] = {}
+        self.hierarchy = Hierarchy()
+        self.topologies = TopologyObjects()
+        self.given_up: dict[str, frozenset[str]] = {}
+        """Groups that were evicted as a whole and begin anew, with the uids of those evicted: as long as these, or
+        others that are leaving, are there, they count for nothing."""
+        self.kept_jobs: dict[str, str] = {}
+        """What Jobs say about keeping their gang together, by uid (see `keeping`)."""
+        self._whole_jobs: dict[str, None] = {}
+        self._groups_of_object: dict[tuple[bool, str], dict[str, None]] = {}
+        self._effects = Effects()
+
+    def take_effects(self) -> Effects:
+        """What changed since the last call."""
+        effects, self._effects = self._effects, Effects()
+        return effects
+
+    def terms(self, ref: GroupRef) -> GroupTerms | None:
+        """What the group asks for; None while its PodGroup, Workload or template is missing."""
+        terms = find_terms(ref, self.pod_groups, self.workloads)
+        if terms is None:
+            return None
+        group = self.pod_groups.get(ref.object_key) if ref.is_pod_group else None
+        workload, members = self.workloads.get(workload_key(ref, group)), self.groups.get(ref.key)
+        pods = () if members is None else (record.pod for record in members.live())
+        return self.topologies.with_topology(terms, ref, group, workload, pods)
+
+    def standing(self, members: Members) -> dict[str, PodRecord]:
+        """The members with a node that count for their group."""
+        evicted = self.given_up.get(members.ref.key)
+        if evicted is None:
+            return members.scheduled
+        return {
+            key: record
+            for key, record in members.scheduled.items()
+            if not is_deleting(record.pod) and uid_of(record.pod) not in evicted
+        }
+
+    def _siblings(self, ref: GroupRef, terms: TopologyTerms) -> list[Members]:
+        """The other groups of the same template, if the group is to be spread among them."""
+        if terms.spread_over is None:
+            return []
+        template = self._template(ref)
+        return [
+            members
+            for key, members in sorted(self.groups.items())
+            if key != ref.key and template[1] and self._template(members.ref) == template
+        ]
+
+    def _template(self, ref: GroupRef) -> tuple[str, str]:
+        group = self.pod_groups.get(ref.object_key) if ref.is_pod_group else None
+        return workload_key(ref, group), template_name(ref, group)
+
+    def chain(self, ref: GroupRef) -> Chain | None:
+        """The composite groups above a group; None if it has no parent, or is not known."""
+        terms = self.terms(ref)
+        return self.hierarchy.chain(f"{ref.namespace}/{terms.parent}") if terms is not None and terms.parent else None
+
+    def apply_jobs(self, changes: Iterable[Change]) -> None:
+        """Take over changes of Jobs: those that need each of their pods to succeed once are remembered."""
+        for change in changes:
+            uid = uid_of(change.object)
+            text = (change.object["metadata"].get("annotations") or {}).get(KEEP_TOGETHER_KEY)
+            if change.new is None or text is None:
+                self.kept_jobs.pop(uid, None)
+            else:
+                self.kept_jobs[uid] = text
+            if self.topologies.set_job(change.object, exists=change.new is not None):
+                self._touch_groups_of_job(uid)
+            if change.new is not None and _runs_each_index_once(change.new):
+                self._whole_jobs[uid] = None
+            else:
+                self._whole_jobs.pop(uid, None)
+
+    def apply_topologies(self, changes: Iterable[Change]) -> None:
+        """Take over changes of Kueue's Topology objects."""
+        for change in changes:
+            self.topologies.set_topology(change.object, exists=change.new is not None)
+            for key in self.groups:
+                self._effects.touch_group(key, retry=True)
+
+    def _touch_groups_of_job(self, uid: str) -> None:
+        for key, members in self.groups.items():
+            if any((controller_of(record.pod) or {}).get("uid") == uid for record in members.pending.values()):
+                self._effects.touch_group(key, retry=True)
+
+    def done(self, members: Members) -> int:
+        """How many seats of the group need no pod any more: members that ended well of a Job that runs each index once.
+
+        Only then is it sure that nobody comes in their place. Upstream never counts them, so that there a gang waits
+        for ever if one of its pods fails after another has succeeded.
+        """
+        if not members.succeeded:
+            return 0
+        pending = {(controller_of(record.pod) or {}).get("uid") for record in members.pending.values()}
+        return sum(uid in pending and uid in self._whole_jobs for uid in members.succeeded.values())
+
+    def apply_pod_groups(self, changes: Iterable[Change]) -> None:
+        """Take over changes of PodGroups: a new one, or a lower minCount, may release held members."""
+        self._apply_group_objects(self.pod_groups, changes, is_pod_group=True)
+
+    def apply_composites(self, changes: Iterable[Change]) -> None:
+        """Take over changes of CompositePodGroups: a new one may complete a tree."""
+        for change in changes:
+            key = key_of(change.object)
+            known = self.hierarchy.composites.get(key)
+            if known is not None and change.new is not None and known["spec"] == change.new["spec"]:
+                continue
+            self._touch_above(change.old)
+            self.hierarchy.set_composite(key, change.new)
+            self._touch_above(change.new)
+            for group in self.hierarchy.leaves(key):
+                self._effects.touch_group(group, retry=True)
+
+    def _touch_above(self, obj: Object | None) -> None:
+        """The tree that a PodGroup or CompositePodGroup is part of has changed."""
+        if obj is None:
+            return
+        if obj.get("kind") == "CompositePodGroup":
+            self._effects.touch_tree(self.hierarchy.chain(key_of(obj)).root or key_of(obj), retry=True)
+        elif parent := parent_key(obj):
+            self._effects.touch_tree(self.hierarchy.chain(parent).root, retry=True)
+
+    def apply_workloads(self, changes: Iterable[Change]) -> None:
+        """Take over changes of Workloads (only v1alpha1 pods look at them)."""
+        self._apply_group_objects(self.workloads, changes, is_pod_group=False)
+
+    def _members(self, ref: GroupRef) -> Members:
+        members = self.groups.get(ref.key)
+        if members is None:
+            members = self.groups[ref.key] = Members(ref)
+            self._groups_of_object.setdefault((ref.is_pod_group, ref.object_key), {})[ref.key] = None
+        return members
+
+    def discard_group_if_empty(self, key: str) -> None:
+        """Forget the members of a group that has none left."""
+        members = self.groups.get(key)
+        if members is None or members.known or members.succeeded:
+            return
+        del self.groups[key]
+        index = (members.ref.is_pod_group, members.ref.object_key)
+        self._groups_of_object[index].pop(key, None)
+        if not self._groups_of_object[index]:
+            del self._groups_of_object[index]
+
+    def _apply_group_objects(
+        self, objects: dict[str, Object], changes: Iterable[Change], *, is_pod_group: bool
+    ) -> None:
+        for change in changes:
+            key = key_of(change.object)
+            concerned = list(self._groups_of_object.get((is_pod_group, key), ()))
+            if not is_pod_group and _says_topology(objects.get(key)) != _says_topology(change.new):
+                concerned += [name for name, group in self.pod_groups.items() if self._is_made_of(name, group, key)]
+            before = {group: self.terms(self.groups[group].ref) for group in concerned}
+            if is_pod_group and _terms_differ(objects.get(key), change.new):
+                self._touch_above(change.old)
+                self.hierarchy.set_child((False, key), objects.get(key), change.new)
+                self._touch_above(change.new)
+            if change.new is None:
+                objects.pop(key, None)
+            else:
+                objects[key] = change.new
+            for group, old in before.items():
+                new = self.terms(self.groups[group].ref)
+                if old != new:
+                    self._effects.touch_group(group, retry=_is_relaxed(old, new))
+
+    def _is_made_of(self, key: str, group: Object, workload: str) -> bool:
+        members = self.groups.get(key)
+        return members is not None and workload_key(members.ref, group) == workload
+
+
+def _is_relaxed(old: GroupTerms | None, new: GroupTerms | None) -> bool:
+    """Whether a group may be schedulable under the new terms though it was not under the old ones."""
+    if new is None or old is None:
+        return new is not None
+    wanted = (new.topology_key, new.topology, new.fault) != (old.topology_key, old.topology, old.fault)
+    return new.min_count < old.min_count or wanted or new.priority != old.priority
+
+
+def _says_topology(obj: Object | None) -> str | None:
+    return None if obj is None else (obj["metadata"].get("annotations") or {}).get(TOPOLOGY_KEY)
+
+
+def _terms_differ(old: Object | None, new: Object | None) -> bool:
+    return old is None or new is None or old["spec"] != new["spec"]
+
+
+def _runs_each_index_once(job: Object) -> bool:
+    spec = job["spec"]
+    return bool(spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism"))
