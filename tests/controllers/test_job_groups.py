@@ -7,11 +7,11 @@ from job_objects import pod_of, stored_job
 from msgspec.structs import replace
 
 from muster.api.codec import Object
+from muster.api.names import fnv32a, safe_hash, truncated_label, truncated_pair
 from muster.api.resource import POD_GROUPS, WORKLOADS
 from muster.controllers.action import Create, Emit, Patch
 from muster.controllers.batch.job_groups import GroupApi, GroupPlan, compiled_template, plan_group
 from muster.controllers.batch.job_spec import JobSpec
-from muster.controllers.names import fnv32a, safe_hash, truncated_label, truncated_pair
 
 INFERRED, EXPLICIT = GroupApi("1.36"), GroupApi("1.37")
 OLD = GroupApi("1.36", replace(WORKLOADS, version="v1alpha2"), replace(POD_GROUPS, version="v1alpha2"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from muster.api.codec import Object, canonical, copy_object
 from muster.api.meta import namespace_of
-from muster.controllers.names import MAX_NAME, safe_hash
+from muster.api.names import MAX_NAME, safe_hash
 
 MAX_GENERATED_BASE = 58
 """The API server cuts `generateName` to this length before it adds its random end."""

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from muster.api.codec import Object, copy_object
 from muster.api.meta import name_of, namespace_of, uid_of
+from muster.api.names import MAX_NAME
 from muster.api.resource import DEPLOYMENTS
 from muster.controllers.apps.deployment_sizes import annotation_number, replicas_of, size_annotations, size_of_new
-from muster.controllers.names import MAX_NAME
 from muster.controllers.ownership import owner_reference
 from muster.controllers.pod_templates import same_template, template_hash
 

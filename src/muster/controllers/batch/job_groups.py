@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from muster.api.codec import Object
 from muster.api.meta import controller_of, is_deleting, name_of, namespace_of, uid_of
+from muster.api.names import safe_hash, truncated_label, truncated_pair
 from muster.api.resource import POD_GROUPS, WORKLOADS, Resource
 from muster.client.transport import STRATEGIC_MERGE_PATCH
 from muster.controllers.action import Action, Create, Emit, Patch
 from muster.controllers.batch.job_creation import owner_reference
 from muster.controllers.batch.job_spec import JobSpec
-from muster.controllers.names import safe_hash, truncated_label, truncated_pair
 from muster.controllers.options import JobGroups
 
 TEMPLATE_ANNOTATION = "scheduling.k8s.io/group-template-name"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from muster.api.codec import Object, Objects
 from muster.api.meta import is_deleting, name_of, namespace_of, uid_of
+from muster.api.names import MAX_NAME
 from muster.api.resource import ENDPOINT_SLICES, SERVICES
-from muster.controllers.names import MAX_NAME
 from muster.controllers.network.endpoint_pods import HEADLESS, ZONE, addresses_of, has_address, hostname_of, target_of
 from muster.controllers.ownership import owner_reference
 from muster.controllers.pod_availability import is_ready
