@@ -22,7 +22,7 @@ from muster.apiserver.inprocess import InProcessTransport
 from muster.apiserver.options import ServerOptions
 from muster.apiserver.server import ApiServer
 from muster.apiserver.store.memory import MemoryStore
-from muster.cli.install import KINDS, InstallPlan, apply_plan, definitions, deployment
+from muster.cli.install import KINDS, InstallPlan, Part, apply_plan, definitions, deployment
 from muster.cli.main import application, main
 from muster.client.client import Client
 from muster.client.transport import ApiError
@@ -215,6 +215,30 @@ def test_deployment_starts_this_version_with_options_that_exist() -> None:
     assert bound.arguments["port"] == port["containerPort"]
 
 
+def test_a_part_brings_its_option_and_its_rights() -> None:
+    parts = (Part("provisioning-requests", ("--provisioning-requests=check-capacity",)),)
+    plain, with_part = deployment("elsewhere"), deployment("elsewhere", parts=parts)
+    more = [(obj["kind"], obj["metadata"]["name"]) for obj in with_part if obj not in plain]
+    name = "muster-scheduler-provisioning-requests"
+    assert more == [("ClusterRole", name), ("ClusterRoleBinding", name), ("Deployment", "muster-scheduler")]
+    assert [obj for obj in with_part if obj["metadata"]["name"] == name][1]["subjects"][0]["namespace"] == "elsewhere"
+    (container,) = by_kind(with_part, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["args"][-1] == "--provisioning-requests=check-capacity"
+    _, bound, _ = application().parse_args(container["args"], exit_on_error=False, print_error=False)
+    assert bound.arguments["provisioning_requests"] == "check-capacity"
+
+
+def test_the_overlay_of_a_part_asks_for_an_option_that_exists() -> None:
+    folder = TOP / "deploy" / "overlays" / "provisioning-requests"
+    overlay = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    (component,) = ((folder / each).resolve() for each in overlay["components"])
+    (patch,) = yaml.safe_load((component / "kustomization.yaml").read_text())["patches"]
+    (change,) = yaml.safe_load(patch["patch"])
+    arguments = ["scheduler", change["value"]]
+    _, bound, _ = application().parse_args(arguments, exit_on_error=False, print_error=False)
+    assert bound.arguments["provisioning_requests"] == "best-effort-atomic-scale-up"
+
+
 def by_kind(objects: list[Object], kind: str) -> Object:
     (found,) = [obj for obj in objects if obj["kind"] == kind]
     return found
@@ -240,6 +264,9 @@ def test_kustomizations_name_the_files_that_are_installed(name: str) -> None:
         (["--namespace", "Muster"], "--namespace Muster: must be a lowercase RFC 1123 label"),
         (["--image", "a b"], "--image 'a b'"),
         (["--kubeconfig", "nowhere"], "nowhere"),
+        (["--output", "yaml"], "--output yaml: only with --dry-run"),
+        (["--provisioning-requests", "A"], "--provisioning-requests: 'A' is not the name of a class"),
+        (["--crds-only", "--provisioning-requests", "check-capacity"], "--crds-only: not with options"),
     ],
 )
 def test_wrong_options_are_one_line_and_exit_2(

@@ -11,11 +11,12 @@ import pytest
 from muster.cli.errors import BadInput
 from muster.cli.logs import JsonFormatter
 from muster.cli.main import main
-from muster.cli.scheduler import LeaderElection, lease_terms
+from muster.cli.scheduler import LeaderElection, lease_terms, provisioning_terms
 from muster.cli.scheduler_words import deed_line
 from muster.client.kubeconfig import kubeconfig, write_kubeconfig
 from muster.scheduler.election import LeaseTerms
 from muster.scheduler.fence import Deed
+from muster.scheduler.provisioning.objects import ProvisioningTerms
 
 
 @pytest.fixture
@@ -37,6 +38,12 @@ def config(tmp_path: Path) -> Path:
         (["--leader-elect-retry-period", "9s"], "--leader-elect-renew-deadline must be longer than 1.2 times"),
         (["--repair-after", "later"], "--repair-after: 'later' is not a duration"),
         (["--log-level", "LOUD"], "--log-level LOUD: must be DEBUG, INFO, WARNING or ERROR"),
+        (["--provisioning-requests", "Best"], "--provisioning-requests: 'Best' is not the name of a class, such as"),
+        (["--provisioning-parameter", "a=b"], "--provisioning-parameter: only with --provisioning-requests"),
+        (
+            ["--provisioning-requests", "check-capacity", "--provisioning-parameter", "a"],
+            "--provisioning-parameter a: must be KEY=VALUE",
+        ),
         (["--config", "/none"], "--config /none: cannot be read"),
     ],
 )
@@ -72,6 +79,12 @@ def test_election_can_be_left_out_by_either() -> None:
     assert lease_terms(LeaderElection(leader_elect=False), {}) is None
     assert lease_terms(LeaderElection(), {"leaderElect": False}) is None
     assert lease_terms(LeaderElection(leader_elect=True), {"leaderElect": False}) is not None
+
+
+def test_classes_and_parameters_of_provisioning_requests_are_taken_apart() -> None:
+    assert provisioning_terms("", ()) is None
+    want = ProvisioningTerms("check-capacity.autoscaling.x-k8s.io", (("a", "1"), ("b", "x=y")))
+    assert provisioning_terms("check-capacity", ("b=x=y", "a=1")) == want
 
 
 def test_lease_shorter_than_its_deadline_is_refused() -> None:

@@ -8,6 +8,8 @@ from test_scheduler_stories import World, run
 from muster.api.codec import Object
 from muster.api.grouping import default_grouping
 from muster.api.resource import CUSTOM_RESOURCE_DEFINITIONS, JOBS, Resource
+from muster.client.client import Client
+from muster.clock import Clock
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.watches import LOOK_AGAIN_S
 from muster.testing import make_job, make_node, make_pod
@@ -17,7 +19,7 @@ JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
 GROUPED = SchedulerOptions(grouping=default_grouping())
 
 
-async def define(world: World, resource: Resource) -> None:
+async def define(client: Client, clock: Clock, resource: Resource) -> None:
     """Install a CustomResourceDefinition without a schema for a kind."""
     names = {"plural": resource.plural, "kind": resource.kind}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
@@ -28,8 +30,8 @@ async def define(world: World, resource: Resource) -> None:
         "metadata": {"name": f"{resource.plural}.{resource.group}"},
         "spec": {"group": resource.group, "scope": "Namespaced", "names": names, "versions": [version]},
     }
-    await world.client.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
-    await world.clock.sleep(5)
+    await client.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
+    await clock.sleep(5)
 
 
 def owned(name: str, owner: Object) -> Object:
@@ -70,7 +72,7 @@ def test_a_group_of_coscheduling_is_a_gang_once_its_kind_is_defined() -> None:
         await world.clock.sleep(5)
         assert await world.nodes_of("a") == {}
         assert "PodGroup.scheduling.x-k8s.io:a" in (await world.said("a-0"))[1]
-        await define(world, COSCHEDULED)
+        await define(world.client, world.clock, COSCHEDULED)
         group = {"apiVersion": COSCHEDULED.api_version, "kind": "PodGroup", "metadata": {"name": "a"}}
         await world.client.create(COSCHEDULED, "default", {**group, "spec": {"minMember": 2}})
         await world.clock.sleep(LOOK_AGAIN_S)
@@ -84,7 +86,7 @@ def test_a_group_of_coscheduling_is_a_gang_once_its_kind_is_defined() -> None:
 
 def test_a_job_set_is_one_gang() -> None:
     async def story(world: World) -> None:
-        await define(world, JOB_SETS)
+        await define(world.client, world.clock, JOB_SETS)
         await world.stop()
         world.start()
         await world.create(*(make_node(f"n{index}", gpu=1) for index in range(3)))

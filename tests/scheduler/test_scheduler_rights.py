@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
+from test_scheduler_grouping import define
 from test_scheduler_volumes import CONTROLLERS, claim, local_volume, node, pod, storage_class
 
 from muster.api.codec import Object, Objects
@@ -26,7 +27,7 @@ from muster.apiserver.inprocess import InProcessTransport
 from muster.apiserver.options import ServerOptions
 from muster.apiserver.server import ApiServer
 from muster.apiserver.store.memory import MemoryStore
-from muster.cli.install import InstallPlan, apply_plan, deployment
+from muster.cli.install import InstallPlan, Part, apply_plan, deployment
 from muster.client.client import Client
 from muster.client.events import EventRecorder
 from muster.client.transport import Body, Query, Response, Transport, WatchEvents
@@ -35,6 +36,7 @@ from muster.controllers.options import ControllerOptions
 from muster.controllers.registry import ControllerService
 from muster.scheduler.election import Election, LeaseTerms
 from muster.scheduler.options import SchedulerOptions
+from muster.scheduler.provisioning.objects import PROVISIONING_REQUESTS, ProvisioningTerms
 from muster.scheduler.service import Scheduler
 from muster.testing import make_group, make_pod
 
@@ -91,8 +93,8 @@ def allowed(asked: ASKED, roles: Objects) -> bool:
     return False
 
 
-def roles() -> Objects:
-    return [obj for obj in deployment() if obj["kind"] in ("Role", "ClusterRole")]
+def roles(*parts: Part) -> Objects:
+    return [obj for obj in deployment(parts=parts) if obj["kind"] in ("Role", "ClusterRole")]
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +134,16 @@ def test_no_right_is_given_that_is_never_used(asked: set[ASKED]) -> None:
     }
 
 
+def test_a_part_brings_the_rights_that_it_uses_and_no_more() -> None:
+    part = Part("provisioning-requests", ())
+    options = SchedulerOptions(provisioning=ProvisioningTerms("check-capacity.autoscaling.x-k8s.io"))
+    asked = requests_of(ServerOptions(), "scheduling.k8s.io", options, PROVISIONING_REQUESTS)
+    assert sorted(each for each in asked if not allowed(each, roles(part))) == []
+    used = {each[:3] for each in asked if not allowed(each, roles())}
+    more = [role for role in roles(part) if role not in roles()]
+    assert {each for role in more for rule in role["rules"] for each in pairs(rule)} == used
+
+
 def pairs(rule: Object) -> Iterator[tuple[str, str, str]]:
     for verb in rule["verbs"]:
         for group in rule["apiGroups"]:
@@ -139,17 +151,24 @@ def pairs(rule: Object) -> Iterator[tuple[str, str, str]]:
                 yield verb, group, resource
 
 
-def requests_of(options: ServerOptions, group: str) -> set[ASKED]:
-    """What a scheduler asks that binds and evicts groups, binds volumes, repeats events and holds a lease."""
+def requests_of(
+    options: ServerOptions, group: str, how: SchedulerOptions | None = None, *kinds: Resource
+) -> set[ASKED]:
+    """What a scheduler asks that binds and evicts groups, binds volumes, repeats events and holds a lease.
+
+    `kinds`: those that are defined besides.
+    """
     asked: set[ASKED] = set()
 
     async def main(clock: VirtualClock) -> None:
         api = ApiServer(MemoryStore(), clock, random.Random(1), options)
         client = Client(InProcessTransport(api))
         await apply_plan(client, clock, InstallPlan())
+        for kind in kinds:
+            await define(client, clock, kind)
         recorder = Recorder(InProcessTransport(api))
         ours = Client(recorder)
-        scheduler = Scheduler(ours, clock, random.Random(2), SchedulerOptions())
+        scheduler = Scheduler(ours, clock, random.Random(2), how or SchedulerOptions())
         election = Election(ours, clock, random.Random(4), LeaseTerms(namespace="muster-system"), "me")
         service = ControllerService(client, clock, random.Random(3), ControllerOptions(), CONTROLLERS)
         loop = asyncio.get_running_loop()
@@ -196,8 +215,9 @@ async def play(client: Client, clock: VirtualClock, group: str) -> None:
 
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}
     gang = make_group("g", min_count=2, disruptionMode={"all": {}})
+    much = make_group("much", min_count=2)
     if group == CUSTOM.group:
-        gang["apiVersion"] = CUSTOM.api_version
+        gang["apiVersion"] = much["apiVersion"] = CUSTOM.api_version
     await create(high, node("a"), node("b"), storage_class("late"), claim("data"), claim("disk", class_name="local"))
     await create(storage_class("local", provisioner="kubernetes.io/no-provisioner"))
     await create(local_volume("here", "a", class_name="local"))
@@ -205,5 +225,9 @@ async def play(client: Client, clock: VirtualClock, group: str) -> None:
     await clock.sleep(5)
     await create(gang, *(in_group(make_pod(f"g-{number}", cpu="2"), "g") for number in range(2)))
     await clock.sleep(5)
+    await create(much, *(in_group(make_pod(f"m-{at}", cpu="64"), "much") for at in range(2)))
+    await clock.sleep(10)
+    for number in range(2):
+        await client.delete(PODS, "default", f"m-{number}")
     await create(make_pod("too-big", cpu="64"), make_pod("high", cpu="3", spec={"priorityClassName": "high"}))
     await clock.sleep(60)

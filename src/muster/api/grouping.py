@@ -14,6 +14,7 @@ from importlib import resources
 import orjson
 import yaml
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.codec import JSON, Object
 from muster.api.dialects import DIALECTS, Dialect, group_to_hub, marked_group
@@ -144,7 +145,18 @@ class Grouping(Struct, frozen=True):
             if rule.resource == resource:
                 return rule.workload(obj)
         hub, _ = group_to_hub({**obj, "apiVersion": resource.api_version, "kind": resource.kind})
-        return _workload(f"PodGroup.{resource.group}", obj, hub["spec"])
+        return _workload(_prefix(resource), obj, hub["spec"])
+
+    def owner_reference(self, workload: Object) -> Object | None:
+        """The owner that a Workload of `workload` stands for, as an owner reference; None for a real Workload."""
+        prefix, colon, name = workload["metadata"]["name"].partition(":")
+        if not colon:
+            return None
+        found = next((each for each in self.resources if _prefix(each) == prefix), None)
+        if found is None:
+            return None
+        uid = workload["metadata"].get("uid", "")
+        return {"apiVersion": found.api_version, "kind": found.kind, "name": name, "uid": uid}
 
 
 @cache
@@ -158,7 +170,7 @@ def default_grouping() -> Grouping:
 def with_rules(grouping: Grouping, more: Sequence[GroupingRule]) -> Grouping:
     """A grouping with more rules in front; one of the same name is replaced."""
     names = {rule.name for rule in more}
-    return Grouping((*more, *(rule for rule in grouping.rules if rule.name not in names)))
+    return replace(grouping, rules=(*more, *(rule for rule in grouping.rules if rule.name not in names)))
 
 
 def parse_rules(value: JSON) -> tuple[GroupingRule, ...]:
@@ -212,6 +224,11 @@ def _by_template(text: str) -> str:
         return orjson.dumps({TEMPLATE: yaml.safe_load(text)}).decode()
     except (yaml.YAMLError, TypeError):
         return text  # whoever reads it says what is wrong with it
+
+
+def _prefix(resource: Resource) -> str:
+    """How names of what stands for objects of a resource begin."""
+    return f"PodGroup.{resource.group}" if resource.kind == "PodGroup" else resource.kind
 
 
 def _foreign_resource(dialect: Dialect) -> Resource:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -31,6 +31,7 @@ from muster.client.credentials import CredentialsError
 from muster.client.http import HttpTransport
 from muster.client.transport import APPLY_PATCH, ApiError, ClientError, Transport
 from muster.clock import Clock, RealClock
+from muster.scheduler.provisioning.objects import parse_class
 from muster.scheduler.served import MUSTER_GROUP, served
 
 FIELD_MANAGER = "muster-install"
@@ -64,6 +65,14 @@ class NotInstalled(CommandError):
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Something that the scheduler does on demand only: the folder of its rights, and the options that ask for it."""
+
+    folder: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class InstallPlan:
     """What to install. `image` "": the one that the manifests name."""
 
@@ -71,6 +80,7 @@ class InstallPlan:
     image: str = ""
     crds_only: bool = False
     dry_run: bool = False
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +102,9 @@ def install(
     namespace: str = NAMESPACE,
     image: str = "",
     crds_only: Annotated[bool, Parameter(negative="")] = False,
+    provisioning_requests: str = "",
     dry_run: Annotated[bool, Parameter(negative="")] = False,
-    output: Annotated[Literal["table", "json"], Parameter(name=["--output", "-o"])] = "table",
+    output: Annotated[Literal["table", "json", "yaml"], Parameter(name=["--output", "-o"])] = "table",
 ) -> int:
     """Install the scheduler on a cluster: a Deployment, its rights, and groups where the server has none.
 
@@ -113,23 +124,41 @@ def install(
         The image with muster in it (deploy/Containerfile). Default: muster:VERSION.
     crds_only
         Apply the custom resources alone, for a scheduler that runs elsewhere.
+    provisioning_requests
+        Start the scheduler with this option of `muster scheduler`, and the rights for it.
     dry_run
         Print the manifests that would be applied, and write nothing.
     output
-        table for people, json for programs.
+        table for people, json for programs; yaml: with --dry-run, the manifests alone.
     """
     if not _LABEL.fullmatch(namespace):
         raise BadInput(f"--namespace {namespace}: must be a lowercase RFC 1123 label, such as {NAMESPACE}")
     if image and (image != image.strip() or any(character.isspace() for character in image)):
         raise BadInput(f"--image {image!r}: must be the name of an image, such as registry.example/muster:0.1.0")
+    if output == "yaml" and not dry_run:
+        raise BadInput("--output yaml: only with --dry-run; what was applied is a table or json")
+    parts = _parts(provisioning_requests)
+    if parts and crds_only:
+        raise BadInput("--crds-only: not with options of the scheduler, which it does not install")
     connection = find_connection(kubeconfig, context)
-    plan = InstallPlan(namespace, image, crds_only, dry_run)
+    plan = InstallPlan(namespace, image, crds_only, dry_run, parts)
     try:
         done = asyncio.run(_connected(connection, plan))
     except (KubeconfigError, CredentialsError) as error:
         raise BadInput(f"{connection.server}: {error}") from error
-    sys.stdout.write(_json(done, plan) if output == "json" else _text(done, plan))
+    sys.stdout.write(_json(done, plan) if output == "json" else _text(done, plan, is_bare=output == "yaml"))
     return 0
+
+
+def _parts(provisioning_requests: str) -> tuple[Part, ...]:
+    """The parts that options ask for. Raises `BadInput`."""
+    if not provisioning_requests:
+        return ()
+    try:
+        name = parse_class(provisioning_requests)
+    except ValueError as error:
+        raise BadInput(f"--provisioning-requests: {error}") from error
+    return (Part("provisioning-requests", (f"--provisioning-requests={name}",)),)
 
 
 # -- what is applied -------------------------------------------------------------------------------------------------
@@ -140,10 +169,14 @@ def definitions() -> Objects:
     return list(_read("crds", "workloads.yaml", "podgroups.yaml", "compositepodgroups.yaml"))
 
 
-def deployment(namespace: str = NAMESPACE, image: str = "") -> Objects:
+def deployment(namespace: str = NAMESPACE, image: str = "", parts: Sequence[Part] = ()) -> Objects:
     """The scheduler and what it needs, for a namespace; those that others refer to come first."""
-    found = _read("scheduler", "namespace.yaml", "rbac.yaml", "deployment.yaml")
-    return [_placed(obj, namespace, image) for obj in found]
+    found = [*_read("scheduler", "namespace.yaml", "rbac.yaml")]
+    for part in parts:
+        found += _read(part.folder, "rbac.yaml")
+    found += _read("scheduler", "deployment.yaml")
+    arguments = [argument for part in parts for argument in part.arguments]
+    return [_placed(obj, namespace, image, arguments) for obj in found]
 
 
 def _read(folder: str, *names: str) -> Iterator[Object]:
@@ -153,8 +186,8 @@ def _read(folder: str, *names: str) -> Iterator[Object]:
             yield manifest.object
 
 
-def _placed(obj: Object, namespace: str, image: str) -> Object:
-    """The object in another namespace and with another image."""
+def _placed(obj: Object, namespace: str, image: str, arguments: Sequence[str]) -> Object:
+    """The object in another namespace, with another image and more options."""
     placed = copy_object(obj)
     if "namespace" in placed["metadata"]:
         placed["metadata"]["namespace"] = namespace
@@ -162,8 +195,10 @@ def _placed(obj: Object, namespace: str, image: str) -> Object:
         placed["metadata"]["name"] = namespace
     for subject in placed.get("subjects") or ():
         subject["namespace"] = namespace
-    if placed["kind"] == "Deployment" and image:
-        placed["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    if placed["kind"] == "Deployment":
+        container = placed["spec"]["template"]["spec"]["containers"][0]
+        container["image"] = image or container["image"]
+        container["args"] += arguments
     return placed
 
 
@@ -199,7 +234,7 @@ async def apply_plan(client: Client, clock: Clock, plan: InstallPlan) -> Install
     found = await served(client, clock, POD_GROUPS)
     native = found.api_version if found is not None and found.group == GROUP else ""
     defined = [] if native else definitions()
-    rest = [] if plan.crds_only else deployment(plan.namespace, plan.image)
+    rest = [] if plan.crds_only else deployment(plan.namespace, plan.image, plan.parts)
     if plan.dry_run:
         return Installed(native, [*defined, *rest], ())
     outcomes = [await _apply(client, obj) for obj in defined]
@@ -254,12 +289,12 @@ def _label(obj: Object) -> str:
     return f"{obj['kind']} {namespace + '/' if namespace else ''}{obj['metadata']['name']}"
 
 
-def _text(done: Installed, plan: InstallPlan) -> str:
+def _text(done: Installed, plan: InstallPlan, *, is_bare: bool = False) -> str:
     said = f"groups: {MUSTER_GROUP}/v1beta1, as custom resources"
     if done.native:
         said = f"groups: {done.native}, which the server has; no custom resources are needed"
     if plan.dry_run:
-        return f"# {said}\n" + "---\n".join(render(obj, "yaml", _no_table) for obj in done.objects)
+        return ("" if is_bare else f"# {said}\n") + "---\n".join(render(obj, "yaml", _no_table) for obj in done.objects)
     lines = [f"{_label(obj)}: {outcome}" for obj, outcome in zip(done.objects, done.outcomes, strict=True)]
     if plan.crds_only and "created" in done.outcomes:
         lines.append("A muster scheduler that already runs looks for groups once: start it again.")

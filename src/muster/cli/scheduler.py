@@ -26,6 +26,7 @@ from muster.client.connection import Connection, KubeconfigError, in_cluster
 from muster.client.kubeconfig import default_paths, read_kubeconfig, read_kubeconfigs
 from muster.scheduler.election import LeaseTerms
 from muster.scheduler.options import MUSTER, PlacementMode, SchedulerOptions
+from muster.scheduler.provisioning.objects import ProvisioningTerms, parse_class
 
 if TYPE_CHECKING:
     from muster.api.codec import Object
@@ -91,6 +92,10 @@ def scheduler(
     allow_consolidation: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     grouping: bool = True,
     grouping_rules: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = (),
+    provisioning_requests: str = "",
+    provisioning_parameter: Annotated[
+        tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)
+    ] = (),
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     output: Annotated[Literal["table", "json"], Parameter(name=["--output", "-o"])] = "table",
     election: LeaderElection = DEFAULT_ELECTION,
@@ -124,6 +129,11 @@ def scheduler(
         and marks of coscheduling, Volcano and KAI count.
     grouping_rules
         A file with more rules of that kind. Repeatable; a rule replaces the built-in one of its name.
+    provisioning_requests
+        Make a ProvisioningRequest of this class for each gang that lacks room: best-effort-atomic-scale-up,
+        check-capacity, or another one that the cluster's autoscaler knows.
+    provisioning_parameter
+        A parameter of these requests, such as ValidUntilSeconds=600. Repeatable.
     dry_run
         Say what would be written, one line each, and write nothing.
     output
@@ -148,6 +158,7 @@ def scheduler(
             _options(config, scheduler_name, placement, repair_after),
             allow_consolidation=allow_consolidation,
             grouping=read_grouping(grouping_rules) if grouping else None,
+            provisioning=provisioning_terms(provisioning_requests, provisioning_parameter),
         ),
         None if dry_run and not election.leader_elect else lease_terms(election, said.get("leaderElection") or {}),
         Serving(bind_address or ("0.0.0.0" if is_inside else "127.0.0.1"), port),
@@ -178,6 +189,24 @@ def read_grouping(files: Sequence[Path]) -> Grouping:
         except GroupingError as error:
             raise BadInput(f"--grouping-rules {file}: {error}") from error
     return grouping
+
+
+def provisioning_terms(class_name: str, parameters: Sequence[str]) -> ProvisioningTerms | None:
+    """What is asked of the autoscaler; None: nothing. Raises `BadInput`."""
+    if not class_name:
+        if parameters:
+            raise BadInput("--provisioning-parameter: only with --provisioning-requests")
+        return None
+    found: dict[str, str] = {}
+    for text in parameters:
+        key, equals, value = text.partition("=")
+        if not key or not equals or len(value) > 255:
+            raise BadInput(f"--provisioning-parameter {text}: must be KEY=VALUE, the value of at most 255 characters")
+        found[key] = value
+    try:
+        return ProvisioningTerms(parse_class(class_name), tuple(sorted(found.items())))
+    except ValueError as error:
+        raise BadInput(f"--provisioning-requests: {error}") from error
 
 
 def lease_terms(election: LeaderElection, configured: Object) -> LeaseTerms | None:

@@ -85,6 +85,11 @@ def waits_for(plugins: frozenset[str]) -> frozenset[str]:
     return frozenset({ANY}) | (plugins & (BETWEEN_PODS | OF_VOLUMES | OF_DEVICES))
 
 
+def nodes_could_help(plugins: frozenset[str]) -> bool:
+    """Whether more nodes could help a pod that these plugins rejected; none of them, where there were no nodes."""
+    return not plugins or bool(plugins - {"VolumeBinding", "VolumeRestrictions"})
+
+
 def node_events(old: Object | None, new: Object) -> frozenset[ClusterEvent]:
     """The events in a change of a node; none for a heartbeat."""
     if old is None:

@@ -16,7 +16,7 @@ from muster.api.groups import GroupRef
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Member, Placed, Placement, Undecided
 from muster.engine.preemption.model import Plan
 from muster.engine.shape import Shape
-from muster.scheduler.changes import waits_for
+from muster.scheduler.changes import nodes_could_help, waits_for
 from muster.scheduler.domains import OneDomain
 from muster.scheduler.preemption.planning import Victim
 from muster.scheduler.tree import Branch, Leaf, TreeDecision, leaves_of
@@ -85,13 +85,17 @@ class Ask(Struct, frozen=True):
 
 
 class Rejection(Struct, frozen=True):
-    """Members that got no node in this attempt, why, and what they wait for."""
+    """Members that got no node in this attempt, why, and what they wait for.
+
+    `lacks_room`: it is proved that they do not fit, and more nodes could help.
+    """
 
     pods: tuple[str, ...]
     reason: str
     message: str
     signature: Signature | None = None
     waits_for: frozenset[str] = frozenset()
+    lacks_room: bool = False
 
 
 class Verdict(Struct, frozen=True):
@@ -259,7 +263,8 @@ def _verdict(ask: Ask, decision: Decision) -> Verdict:
 def _rejection(ask: Ask, pods: tuple[str, ...], message: str, decision: Decision) -> Rejection:
     diagnosis = decision.diagnosis
     plugins = frozenset[str]() if diagnosis is None else diagnosis.plugins
-    return Rejection(pods, UNSCHEDULABLE, message, ask.signature, waits_for(plugins))
+    lacks_room = not isinstance(decision, Undecided) and nodes_could_help(plugins)
+    return Rejection(pods, UNSCHEDULABLE, message, ask.signature, waits_for(plugins), lacks_room)
 
 
 def _message(ask: Ask, decision: Decision) -> str:

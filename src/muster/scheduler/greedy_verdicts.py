@@ -23,7 +23,7 @@ from muster.engine.upstream.model import (
     Word,
     leaves,
 )
-from muster.scheduler.changes import waits_for
+from muster.scheduler.changes import nodes_could_help, waits_for
 from muster.scheduler.cycle import SCHEDULER_ERROR, UNSCHEDULABLE, Ask, Rejection, Verdict
 from muster.scheduler.waiting import ANY
 from muster.scheduler.words import GroupWords, PodWords, Words
@@ -116,4 +116,6 @@ def _rejection(left: Sequence[PodResult], reason: str, word: Word) -> Rejection 
         return None
     plugins = frozenset[str]().union(*(pod.diagnosis.plugins for pod in left if pod.diagnosis is not None))
     pods = tuple(pod.member.key for pod in left)
-    return Rejection(pods, reason, word.message, waits_for=waits_for(plugins) if plugins else frozenset())
+    waiting = waits_for(plugins) if plugins else frozenset[str]()
+    lacks_room = reason == UNSCHEDULABLE and nodes_could_help(plugins)
+    return Rejection(pods, reason, word.message, waits_for=waiting, lacks_room=lacks_room)

@@ -55,7 +55,17 @@ class SchedulerMetrics:
         )
         self._undone = Counter("muster_podgroups_undone", "Groups bound in part that were given up", registry=registry)
         self._undone_pods = Counter("muster_podgroup_pods_undone", "Bound pods deleted with them", registry=registry)
+        self._provisioning = Counter(
+            "muster_provisioning_requests",
+            "ProvisioningRequests that were made, and what became of them, by state",
+            ["state"],
+            registry=registry,
+        )
         self._exported: dict[tuple[str, str], int] = {}
+
+    def provisioning(self, state: str) -> None:
+        """A ProvisioningRequest came to a state."""
+        self._provisioning.labels(state).inc()
 
     def decided(self, verdicts: list[tuple[str, Verdict]], seconds: float) -> None:
         """Count the attempts of one batch; each with the schedulerName of its pods."""

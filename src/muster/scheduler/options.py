@@ -14,6 +14,7 @@ from muster.engine.profile import Profile
 from muster.engine.registry import VolumeBindingArguments
 from muster.engine.upstream.model import Choices, Release
 from muster.scheduler.configuration.reading import DEFAULT_SCHEDULER, SchedulerConfiguration
+from muster.scheduler.provisioning.objects import ProvisioningTerms
 from muster.scheduler.queue import Backoff
 
 MUSTER = "muster"
@@ -47,6 +48,7 @@ class SchedulerOptions(Struct, frozen=True):
     search for victims in a live scheduler; without, work alone is counted, and equal runs have equal plans.
     `allow_consolidation`: pods that fit elsewhere are evicted, so that their controllers make them anew there, if that
     lets a group fit that does not fit otherwise.
+    `provisioning`: a ProvisioningRequest is made for each group that lacks room, where the cluster has the kind.
     """
 
     scheduler_names: frozenset[str] = frozenset({DEFAULT_SCHEDULER, MUSTER})
@@ -71,7 +73,7 @@ class SchedulerOptions(Struct, frozen=True):
     keeps_together: bool = True
     allow_consolidation: bool = False
     grouping: Grouping | None = None
-
+    provisioning: ProvisioningTerms | None = None
     choices: Choices = field(default_factory=Choices)
 
     @property

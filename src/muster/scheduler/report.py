@@ -1,4 +1,7 @@
-"""Tell people what was decided: conditions of pods and groups, events. After the binds, latest state only, droppable.
+"""Tell people what was decided: conditions of pods and groups, events. After the binds, latest state only.
+
+Under pressure events are dropped first. Conditions are not: autoscalers count the pods that say Unschedulable, and a
+gang of which some members say nothing would get nodes for a part of it. There is one a live pod at most.
 
 Source of the rules: workload-api.md 1.5 (group condition: True is for ever, equal content is not written twice), 3.7.
 """
@@ -6,6 +9,7 @@ Source of the rules: workload-api.md 1.5 (group condition: True is for ever, equ
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Mapping
 from itertools import islice
@@ -14,7 +18,7 @@ from msgspec import Struct
 
 from muster.api.codec import Object, Objects
 from muster.api.groups import COMPOSITE_INITIALLY_SCHEDULED, INITIALLY_SCHEDULED, initially_scheduled_in
-from muster.api.meta import condition, name_of, namespace_of
+from muster.api.meta import condition, name_of, namespace_of, uid_of
 from muster.api.resource import COMPOSITE_POD_GROUPS, POD_GROUPS, PODS, Resource
 from muster.client.client import Client
 from muster.client.events import EventRecorder
@@ -22,6 +26,8 @@ from muster.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError
 from muster.clock import Clock, rfc3339, wait
 from muster.scheduler.members import PodRecord
 from muster.scheduler.served import takes_strategic_patches
+
+logger = logging.getLogger(__name__)
 
 POD_SCHEDULED = "PodScheduled"
 REPEAT_EVENT_S = 300.0
@@ -31,11 +37,12 @@ MAX_RETRY_S = 10.0
 
 
 class Wanted(Struct, frozen=True):
-    """How a condition should read."""
+    """How a condition should read. `marks`: annotations that a pod has to have before it says so."""
 
     status: str
     reason: str
     message: str
+    marks: tuple[tuple[str, str], ...] = ()
 
 
 class _Event(Struct, frozen=True):
@@ -49,7 +56,8 @@ class Reporter:
     """Writes conditions and passes events on while no binding is under way (`idle`), else a few a second.
 
     `pods` and `groups` (by resource) are the scheduler's live views: what is written is compared with them at the last
-    moment.
+    moment. `nominations`: the node that a pod is to get once victims are gone, by key. It is written with the
+    condition, as kube-scheduler does, since a pod that says Unschedulable and has none asks autoscalers for a node.
     """
 
     def __init__(
@@ -60,6 +68,7 @@ class Reporter:
         idle: asyncio.Event,
         pods: Mapping[str, PodRecord],
         groups: Mapping[Resource, Mapping[str, Object]],
+        nominations: Mapping[str, str],
         *,
         limit: int = 20_000,
         concurrency: int = 8,
@@ -74,6 +83,7 @@ class Reporter:
         self._idle = idle
         self._pods = pods
         self._groups = groups
+        self._nominations = nominations
         self._limit = limit
         self._concurrency = concurrency
         self._wanted: dict[tuple[Resource, str], Wanted] = {}
@@ -82,9 +92,9 @@ class Reporter:
         self._arrived = asyncio.Event()
         self._writing = 0
 
-    def pod(self, key: str, reason: str, message: str) -> None:
-        """The pod should say PodScheduled=False with these words."""
-        self._want(PODS, key, Wanted("False", reason, message))
+    def pod(self, key: str, reason: str, message: str, marks: Mapping[str, str] | None = None) -> None:
+        """The pod should say PodScheduled=False with these words, and have these annotations before."""
+        self._want(PODS, key, Wanted("False", reason, message, tuple((marks or {}).items())))
 
     def group(self, key: str, status: str, reason: str, message: str) -> None:
         """The PodGroup should say whether it was scheduled initially; a group without such an object says nothing."""
@@ -149,9 +159,6 @@ class Reporter:
                 await self._clock.sleep(min(MAX_RETRY_S, FIRST_RETRY_S * 2.0 ** min(failures - 1, 30)))
 
     def _want(self, resource: Resource, key: str, wanted: Wanted) -> None:
-        if len(self._wanted) >= self._limit and (resource, key) not in self._wanted:
-            self.dropped += 1
-            return
         self._wanted[resource, key] = wanted
         self._arrived.set()
 
@@ -165,6 +172,9 @@ class Reporter:
     async def _write(self, target: tuple[Resource, str], wanted: Wanted) -> bool:
         """Write one condition; False if it is to be tried again. One that the server refuses is dropped."""
         resource, key = target
+        if wanted.marks and not await self._mark(key, wanted):
+            self._wanted.setdefault(target, wanted)
+            return False
         patch = self._pod_patch(key, wanted) if resource == PODS else self._group_patch(resource, key, wanted)
         resource = self._in_server(resource)
         if patch is None:
@@ -181,12 +191,34 @@ class Reporter:
             return False
         return True
 
+    async def _mark(self, key: str, wanted: Wanted) -> bool:
+        """Give a pod its annotations; False if that is to be tried again. Without the right it stays without."""
+        record = self._pods.get(key)
+        known = {} if record is None else record.pod["metadata"].get("annotations") or {}
+        if record is None or record.node or all(known.get(name) == value for name, value in wanted.marks):
+            return True
+        namespace, _, name = key.partition("/")
+        patch = {"metadata": {"uid": uid_of(record.pod), "annotations": dict(wanted.marks)}}
+        try:
+            await self._client.patch(PODS, namespace, name, patch)
+        except ClientError as error:
+            if isinstance(error, ApiError) and error.code != 429 and error.code < 500:
+                logger.warning("pod not annotated", extra={"pod": key, "error": str(error)})
+                return True
+            return False
+        return True
+
     def _pod_patch(self, key: str, wanted: Wanted) -> Object | None:
         record = self._pods.get(key)
         if record is None or record.node:
             return None
         entry = changed_condition(record.pod, POD_SCHEDULED, wanted, self._clock.now())
-        return None if entry is None else {"status": {"conditions": [{"lastProbeTime": None, **entry}]}}
+        if entry is None:
+            return None
+        status: Object = {"conditions": [{"lastProbeTime": None, **entry}]}
+        if node := self._nominations.get(key):
+            status["nominatedNodeName"] = node
+        return {"status": status}
 
     def _group_patch(self, resource: Resource, key: str, wanted: Wanted) -> Object | None:
         group = self._groups[resource].get(key)

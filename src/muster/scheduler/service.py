@@ -42,6 +42,8 @@ from muster.scheduler.metrics import SchedulerMetrics
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.preemption.apart import Planning
 from muster.scheduler.preemption.evicting import Eviction, Evictor
+from muster.scheduler.provisioning.asking import Asking
+from muster.scheduler.provisioning.requester import Requester
 from muster.scheduler.repair import NOT_WHOLE, Repairs, is_rejection
 from muster.scheduler.report import Reporter
 from muster.scheduler.telling import Teller
@@ -84,6 +86,7 @@ class Scheduler:
         self._events = EventRecorder(client, clock, rng, self.options.event_source)
         self._binder = Binder(client, clock, self, concurrency=self.options.bindings)
         cache = self.core.cache
+        self._evictor = Evictor(client, clock, self._events, cache.pods, self, marks_groups=self.options.say_why_held)
         self._reporter = Reporter(
             client,
             clock,
@@ -91,9 +94,12 @@ class Scheduler:
             self._binder.idle,
             cache.pods,
             {POD_GROUPS: cache.pod_groups, COMPOSITE_POD_GROUPS: cache.hierarchy.composites},
+            self._evictor.nominations,
         )
-        self._teller = Teller(self.core, self._reporter, clock)
-        self._evictor = Evictor(client, clock, self._events, cache.pods, self, marks_groups=self.options.say_why_held)
+        terms = self.options.provisioning
+        self._requester = None if terms is None else Requester(client, clock, self._events, terms, self)
+        self._asking = Asking(self.core, self._requester, self.served)
+        self._teller = Teller(self.core, self._reporter, clock, self._asking)
         self._undoer = Undoer(client, clock, self._events, cache.pods)
         self._repairs = Repairs(cache, rng, self.options.repair_after_s, keeps=self.options.keeps_together)
         self._contested: dict[str, None] = {}
@@ -110,7 +116,8 @@ class Scheduler:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             parts = (self._binder, self._reporter, self._evictor, self._undoer, self._events)
-            for run in (*(part.run for part in parts), self._flush):
+            more = () if self._requester is None else (self._requester.run,)
+            for run in (*(part.run for part in parts), *more, self._flush):
                 tasks.create_task(run())
             await self._watch(tasks)
             self.synced.set()
@@ -147,6 +154,7 @@ class Scheduler:
             verdicts = self._conclude(now) + self.core.decide(now)
             self._decide_beside()
             # 4. Send the bindings and evictions; tell about what was not placed.
+            self._asking.verdicts(verdicts)
             for verdict in verdicts:
                 self._commit(verdict)
                 self._evict(verdict)
@@ -199,7 +207,7 @@ class Scheduler:
         watches = Watches(self._client, self._clock, self.options.grouping, self._arrived)
         await watches.start(tasks)
         found = watches.found
-        self.served = {each.kind: found[each].api_version for each in found if each.group == POD_GROUPS.group}
+        self.served |= {each.kind: found[each].api_version for each in found if each.group == POD_GROUPS.group}
         self._reporter.group_resource = self._evictor.group_resource = found.get(POD_GROUPS, POD_GROUPS)
         self._reporter.composite_resource = found.get(COMPOSITE_POD_GROUPS, COMPOSITE_POD_GROUPS)
 
@@ -251,6 +259,18 @@ class Scheduler:
             await self._clock.sleep(self.options.flush_every_s, periodic=True)
             if self.core.queue.flush(self._clock.now()):
                 self._work.set()
+
+    # -- requests for nodes (ProvisioningReports) --------------------------------------------------------------------
+
+    def is_waiting(self, entity: str) -> bool:
+        return self._asking.is_waiting(entity)
+
+    def provisioned(self, entity: str) -> None:
+        self.core.queue.activate(entity, self._clock.now(), "Provisioned")
+        self._work.set()
+
+    def requests_are(self, outcome: str) -> None:
+        self.metrics.provisioning(outcome)
 
     # -- groups that are bound in part -------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
 from muster.api.groups import INITIALLY_SCHEDULED
 from muster.api.meta import has_condition
@@ -12,6 +13,7 @@ from muster.scheduler.core import SchedulerCore
 from muster.scheduler.cycle import UNSCHEDULABLE, Rejection, Verdict
 from muster.scheduler.gate import Held
 from muster.scheduler.pre_enqueue import ERROR
+from muster.scheduler.provisioning.asking import NO_MARKS, Asking
 from muster.scheduler.report import Reporter
 from muster.scheduler.words import Words
 
@@ -21,10 +23,11 @@ logger = logging.getLogger(__name__)
 class Teller:
     """Turns verdicts and holds into conditions and events; by option `say_why_held` also what others leave unsaid."""
 
-    def __init__(self, core: SchedulerCore, reporter: Reporter, clock: Clock) -> None:
+    def __init__(self, core: SchedulerCore, reporter: Reporter, clock: Clock, asking: Asking) -> None:
         self._core = core
         self._reporter = reporter
         self._clock = clock
+        self._asking = asking
         self._says_why_held = core.options.say_why_held
         self._succeeded: dict[str, None] = {}
         """Groups that a placement was found for: what is left over of them is no reason to call them unscheduled."""
@@ -46,25 +49,25 @@ class Teller:
 
     def verdict(self, verdict: Verdict) -> None:
         """Say why members got no node; those left over by a success are tried again at once and told then."""
-        rejection = verdict.rejection
+        rejection, marks = verdict.rejection, self._asking.marks(verdict)
         if verdict.words is not None:
-            self._tell_words(verdict, verdict.words)
+            self._tell_words(verdict, verdict.words, marks)
             return
         if rejection is None or verdict.placements:
             return
-        self.pods(rejection)
+        self.pods(rejection, marks)
         if verdict.ask.ref is not None and verdict.ask.ref.key not in self._succeeded:
             hint = self._core.hint(verdict) if self._says_why_held else ""
             message = f"{rejection.message}; to run it: {hint}" if hint else rejection.message
             self._reporter.group(verdict.ask.ref.key, "False", rejection.reason, message)
             self._tell_composites(verdict.ask.ref.key, rejection.message)
 
-    def _tell_words(self, verdict: Verdict, words: Words) -> None:
+    def _tell_words(self, verdict: Verdict, words: Words, marks: Mapping[str, str]) -> None:
         """Say what upstream says, at once; and log what it logs."""
         for each in words.pods:
             record = self._core.cache.pods.get(each.pod)
             if record is not None:
-                self._reporter.pod(each.pod, each.reason, each.message)
+                self._reporter.pod(each.pod, each.reason, each.message, marks)
                 self._reporter.failed(record, each.message)
         ref, group = verdict.ask.ref, words.group
         if ref is not None and (group.status == "True" or ref.key not in self._succeeded):
@@ -81,16 +84,17 @@ class Teller:
             elif message:
                 self._reporter.composite(key, "False", UNSCHEDULABLE, message)
 
-    def pods(self, rejection: Rejection) -> None:
-        """Say why pods got no node."""
+    def pods(self, rejection: Rejection, marks: Mapping[str, str] = NO_MARKS) -> None:
+        """Say why pods got no node; `marks` are the annotations that they have to have before."""
         for key in rejection.pods:
             record = self._core.cache.pods.get(key)
             if record is not None:
-                self._reporter.pod(key, rejection.reason, rejection.message)
+                self._reporter.pod(key, rejection.reason, rejection.message, marks)
                 self._reporter.failed(record, rejection.message)
 
     def held(self, tasks: asyncio.TaskGroup | None, held: list[Held]) -> None:
         """Groups that fill up change their reason with each member: say it once it has stood for a moment."""
+        self._asking.held(held)
         for each in held:
             if self._says_why_held or each.hold.reason == ERROR:
                 self._held[each.ref.key] = None

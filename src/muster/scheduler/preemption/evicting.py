@@ -88,6 +88,11 @@ class Evictor:
         self._nominations: dict[str, str] = {}
         self._submitted: asyncio.Queue[Eviction | str] = asyncio.Queue()
 
+    @property
+    def nominations(self) -> Mapping[str, str]:
+        """The node that each pod is to have in its status, "" for none; those that are not in it are left alone."""
+        return self._nominations
+
     def submit(self, eviction: Eviction) -> None:
         """Carry out a plan."""
         self._nominations.update(eviction.nominated)
