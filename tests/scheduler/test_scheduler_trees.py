@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from muster.api.codec import Object
 from muster.api.groups import GroupRef
 from muster.client.informer import Change
-from muster.engine.decide import decide
 from muster.engine.model import Infeasible, Member, Placed
 from muster.engine.state import ClusterState
 from muster.scheduler.core import SchedulerCore
 from muster.scheduler.gate import Held
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.queue import Place
-from muster.scheduler.tree import Branch, Leaf, Tree, decide_tree, leaves_of
+from muster.scheduler.tree import Branch, Leaf, Tree, leaves_of
+from muster.scheduler.tree_deciding import decide_tree
 from muster.testing import make_group, make_node, make_pod
 
 WORKLOAD = {"workloadName": "w", "templateName": "t"}
@@ -326,7 +326,7 @@ def test_a_tree_is_placed_exactly_if_some_choice_of_groups_fits(
         leaves = [leaf(f"g{number}{at}", count, cpu, state) for at, (count, cpu) in enumerate(children)]
         branches.append(Branch(f"b{number}", tuple(leaves), data.draw(st.integers(1, len(leaves)))))
     root = Branch("root", tuple(branches), data.draw(st.integers(1, len(branches))))
-    decision = decide_tree(state.snapshot(), root, decide)
+    decision = decide_tree(state.snapshot(), root)
 
     every = list(leaves_of(root))
     choices = [set(choice) for size in range(len(every) + 1) for choice in combinations(every, size)]
@@ -354,7 +354,7 @@ def test_the_search_says_when_it_proved_nothing() -> None:
     for node in nodes(2):
         state.set_node(node)
     root = Branch("root", (leaf("a", 3, 1, state),), 1)
-    assert decide_tree(state.snapshot(), root, decide).proved
-    assert isinstance(decide_tree(state.snapshot(), root, decide).outcomes["default/a"], Infeasible)
+    assert decide_tree(state.snapshot(), root).proved
+    assert isinstance(decide_tree(state.snapshot(), root).outcomes["default/a"], Infeasible)
     fitting = Branch("root", (leaf("a", 2, 1, state),), 1)
-    assert isinstance(decide_tree(state.snapshot(), fitting, decide).outcomes["default/a"], Placed)
+    assert isinstance(decide_tree(state.snapshot(), fitting).outcomes["default/a"], Placed)

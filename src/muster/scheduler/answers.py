@@ -5,23 +5,20 @@ Changes nothing: what comes of an answer is the core's.
 
 from __future__ import annotations
 
-from functools import partial
-
 from msgspec import Struct
 
 from muster.clock import Clock
 from muster.engine.decide import decide
 from muster.engine.exact.work import Remaining
 from muster.engine.in_order import place_in_order
-from muster.engine.model import Decision, GroupRequest, Placed
-from muster.engine.profile import Profile
+from muster.engine.model import Decision, Placed
 from muster.engine.snapshot import Snapshot
 from muster.scheduler.apart import Answer, Apart, placements_of, still_holds
 from muster.scheduler.cycle import Ask, request_of
 from muster.scheduler.entities import Entities
 from muster.scheduler.preemption.planning import Preemptions
-from muster.scheduler.tree import Branch, TreeDecision, decide_tree, put_placements
-from muster.scheduler.tree_domains import decide_in_domains, has_domains
+from muster.scheduler.tree import Branch, TreeDecision, put_placements
+from muster.scheduler.tree_deciding import decide_tree
 
 
 class Answers(Struct, frozen=True):
@@ -46,7 +43,7 @@ class Answers(Struct, frozen=True):
         """About a tree of groups."""
         profile = self.entities.profiles[ask.profile]
         with self.preemptions.view(ask.priority, ask.entity) as snapshot:
-            return _decide_tree(snapshot, tree, profile, self._remaining())
+            return decide_tree(snapshot, tree, profile=profile, remaining=self._remaining())
 
     def all_placed(self, grouped: list[list[Ask]]) -> list[Placed] | None:
         """About these runs, each with those before it in place; None if any pod would get no node."""
@@ -87,7 +84,7 @@ class Answers(Struct, frozen=True):
 
         def answer(snapshot: Snapshot) -> Answer:
             if tree is not None:
-                return _decide_tree(snapshot, tree, profile, self._remaining())
+                return decide_tree(snapshot, tree, profile=profile, remaining=self._remaining())
             return decide(snapshot, request_of([ask]), profile=profile, remaining=self._remaining())
 
         return Apart.begin(ask, generation, self.preemptions.view(ask.priority, ask.entity), answer)
@@ -110,13 +107,3 @@ class Answers(Struct, frozen=True):
             return None
         clock, end_s = self.clock, self.clock.now() + self.limit_s
         return lambda: end_s - clock.now()
-
-
-def _decide_tree(snapshot: Snapshot, tree: Branch, profile: Profile, remaining: Remaining | None) -> TreeDecision:
-    if has_domains(tree):
-        return decide_in_domains(snapshot, tree, profile, partial(_decide_by, remaining))
-    return decide_tree(snapshot, tree, partial(decide, profile=profile, remaining=remaining))
-
-
-def _decide_by(remaining: Remaining | None, snapshot: Snapshot, request: GroupRequest, profile: Profile) -> Decision:
-    return decide(snapshot, request, profile=profile, remaining=remaining)

@@ -1,4 +1,4 @@
-"""Decide about a tree of groups of which some must run in one topology domain: the tree, a part of it, or its groups.
+"""The first try for a tree of groups of which some must run in one topology domain: the tree, a part, or its groups.
 
 Domains are tried in the engine's order of preference, and given up again where the groups after them find no room:
 children of a composite group are chosen, and their domains with them, until enough of them fit. Every single question
@@ -14,14 +14,17 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from muster.engine.model import Decision, GroupRequest, Member, Placed, Placement
+from muster.engine.model import Decision, GroupRequest, Placed
 from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot, Trial
 from muster.engine.topology.domains import candidates, limited, pinned_domain
 from muster.engine.upstream.model import CompositeGroup, Group, PodGroup
-from muster.scheduler.tree import MOST_QUESTIONS, Branch, Leaf, Tree, TreeDecision, leaves_of, put_placements
+from muster.scheduler.tree import Branch, Leaf, Tree, TreeDecision, leaves_of, placements_in, put_leaves
 
-DecideBy: TypeAlias = Callable[[Snapshot, GroupRequest, Profile], Decision]
+MOST_QUESTIONS = 60
+"""How many requests to the engine the first try for one tree may make."""
+
+DecideBy: TypeAlias = Callable[[Profile, Snapshot, GroupRequest], Decision]
 """Decides about one group by the rules of a profile."""
 
 Outcomes: TypeAlias = dict[str, Decision]
@@ -37,14 +40,14 @@ def has_domains(tree: Tree) -> bool:
 def decide_in_domains(snapshot: Snapshot, root: Branch, profile: Profile, decide: DecideBy) -> TreeDecision:
     """Which groups of a tree run now, and where.
 
-    Raises DomainError for members that run in no one domain. A tree that is not placed is undecided: no proof is made.
+    Raises DomainError for members that run in no one domain. Nothing is proved about a tree that is not placed.
     """
     search = _Search(profile, decide)
     with snapshot.trial() as trial:
         found = next(search.ways(root, trial, profile), None)
     alone = {leaf.ref.key: search.alone(leaf, snapshot) for leaf in leaves_of(root)}
     if found is None:
-        return TreeDecision(False, alone, {}, search.reason(root))
+        return TreeDecision(False, alone, {})
     dropped = {key: root.key for key, outcome in alone.items() if key not in found and isinstance(outcome, Placed)}
     return TreeDecision(True, {**alone, **found}, dropped)
 
@@ -65,14 +68,9 @@ class _Search:
     decide: DecideBy
     questions: int = 0
 
-    def reason(self, root: Branch) -> str:
-        """Why nothing was found."""
-        needed = f"{root.min_groups} of its {len(root.children)} groups"
-        return f"no domains for {needed} were found in {self.questions} attempts, and no proof that there are none"
-
     def alone(self, leaf: Leaf, snapshot: Snapshot) -> Decision:
         """The answer about a group without the others."""
-        return self.decide(snapshot, _request(leaf), self.profile)
+        return self.decide(self.profile, snapshot, _request(leaf))
 
     def ways(self, tree: Tree, trial: Trial, profile: Profile) -> Iterator[Outcomes]:
         """The ways to place a group, or enough of the groups below a composite group, the preferred ones first."""
@@ -89,7 +87,7 @@ class _Search:
                 if self.questions >= MOST_QUESTIONS:
                     return
                 self.questions += 1
-                decision = self.decide(trial, one, profile)
+                decision = self.decide(profile, trial, one)
                 if isinstance(decision, Placed):
                     yield {leaf.ref.key: replace(decision, unplaced=(*decision.unplaced, *left))}
 
@@ -144,9 +142,4 @@ def _request(leaf: Leaf) -> GroupRequest:
 
 
 def _put(trial: Trial, tree: Tree, way: Outcomes) -> None:
-    members: list[Member] = [member for leaf in leaves_of(tree) for member in leaf.members]
-    placements: list[Placement] = []
-    for outcome in way.values():
-        if isinstance(outcome, Placed):
-            placements += outcome.placements
-    put_placements(trial, members, placements)
+    put_leaves(trial, leaves_of(tree), [each for outcome in way.values() for each in placements_in(outcome)])

@@ -26,7 +26,8 @@ from muster.scheduler.entities import GROUP, POD, TREE
 from muster.scheduler.explaining.room import domains_of_group, holders_of, nodes_of, running_groups, shapes_of
 from muster.scheduler.explaining.trees import TreeTarget
 from muster.scheduler.pre_enqueue import is_gated
-from muster.scheduler.tree import Branch, TreeDecision, decide_tree, leaves_of
+from muster.scheduler.tree import Branch, TreeDecision, leaves_of
+from muster.scheduler.tree_deciding import decide_tree
 
 KINDS = {POD: "Pod", GROUP: "PodGroup", TREE: "CompositePodGroup"}
 
@@ -106,7 +107,7 @@ class Explainer:
     # -- trees -------------------------------------------------------------------------------------------------------
 
     def _tree(self, ask: Ask, tree: Branch, snapshot: Snapshot, profile: Profile) -> Object:
-        decision = decide_tree(snapshot, tree, lambda given, request: decide(given, request, profile=profile))
+        decision = decide_tree(snapshot, tree, profile=profile)
         state = "WouldBePlaced" if decision.succeeded else "Infeasible" if decision.proved else "Undecided"
         found = self._base(ask.entity, state, _tree_summary(tree, decision))
         found["groups"] = [_leaf(leaf.ref.key, decision) for leaf in leaves_of(tree) if leaf.members]

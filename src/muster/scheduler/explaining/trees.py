@@ -8,12 +8,12 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.engine.decide import decide
 from muster.engine.explanation.question import QUESTION_BUDGET, Quota, Reshape, Target, reshaped
 from muster.engine.model import Member
 from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot
-from muster.scheduler.tree import Branch, Leaf, Tree, decide_tree, leaves_of
+from muster.scheduler.tree import Branch, Leaf, Tree, leaves_of
+from muster.scheduler.tree_deciding import decide_tree
 
 _MOST_QUOTAS = 16
 _MEMBERS_PER_UNIT = 64
@@ -61,7 +61,7 @@ class TreeTarget(Struct, frozen=True):
         return leaves * QUESTION_BUDGET * (1 + len(self.members) // _MEMBERS_PER_UNIT)
 
     def verdict(self, snapshot: Snapshot, profile: Profile) -> bool | None:
-        decision = decide_tree(snapshot, self.root, partial(decide, budget=QUESTION_BUDGET, profile=profile))
+        decision = decide_tree(snapshot, self.root, budget=QUESTION_BUDGET, profile=profile)
         if decision.succeeded:
             return True
         return False if decision.proved else None

@@ -1,0 +1,170 @@
+"""Exact placement of a tree of groups: where enough of it goes, or a proof that no choice fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.engine.decide import DEFAULT_BUDGET, decide
+from muster.engine.exact.placing import WORK_PER_PASS
+from muster.engine.exact.reduce import reduce
+from muster.engine.exact.trees.asked import Asked, FoundPlaces, groups_of
+from muster.engine.exact.trees.building import Built, Region, build, chosen_members
+from muster.engine.exact.trees.choices import Node, Pick, cheapest
+from muster.engine.exact.work import Budget, Remaining
+from muster.engine.model import GroupRequest, Infeasible, Placed, Placement
+from muster.engine.profile import Profile
+from muster.engine.snapshot import Snapshot
+from muster.engine.topology.domains import candidates, limited
+
+_PASSES_PER_QUESTION = 16
+_SHARE_FOR_MORE = 4
+"""Where enough has a place, the search for places for more of it gets this part of the budget."""
+_MOST_SCOPES_FOR_MORE = 8
+
+
+class TreeAnswer(Struct, frozen=True):
+    """`found`: where the chosen members go, None if nothing (better) was found. `is_proved`: there is nothing.
+
+    `cases`: how many were told apart.
+    """
+
+    found: FoundPlaces | None
+    is_proved: bool
+    account: str = ""
+
+
+def place_tree(
+    profile: Profile,
+    snapshot: Snapshot,
+    asked: Asked,
+    *,
+    known: int | None = None,
+    budget: int | None = None,
+    remaining: Remaining | None = None,
+) -> TreeAnswer:
+    """Places enough of a tree, and of that as many members as can be placed; or proves that no choice of it fits.
+
+    `known`: so many members have a place by other means; then only more are looked for. `budget` in greedy passes.
+    """
+    passes = DEFAULT_BUDGET if budget is None else budget
+    work = Budget(passes * WORK_PER_PASS, remaining)
+    scopes = [
+        _Scope(within, snapshot, asked, region, work, remaining) for within, region in _scopes(profile, snapshot, asked)
+    ]
+    best: FoundPlaces | None = None
+    is_proved = True
+    if known is None:
+        for scope in scopes:
+            is_proved = scope.find() and is_proved
+            if scope.found is not None:
+                best, is_proved = scope.found, False
+                break
+        if best is None:
+            return TreeAnswer(None, is_proved)
+    more = Budget(max(1, passes // _SHARE_FOR_MORE) * WORK_PER_PASS, remaining)
+    for scope in scopes[:_MOST_SCOPES_FOR_MORE]:
+        size = known if best is None else best.size
+        assert size is not None, "one of both is known"
+        best = scope.find_more(size, more) or best
+    return TreeAnswer(best, False)
+
+
+def _scopes(profile: Profile, snapshot: Snapshot, asked: Asked) -> Iterator[tuple[Profile, Region]]:
+    """The domains in which the whole tree may run, the preferred ones first; the whole cluster without any."""
+    if asked.key is None:
+        yield profile, ()
+        return
+    members = tuple(member for group in groups_of(asked) for member in group.members)
+    if not members:
+        return
+    request = GroupRequest(asked.name, members, 1, topology_key=asked.key, topology_domain=asked.pinned)
+    for each in candidates(profile, snapshot, request, asked.key):
+        yield limited(profile, asked.key, each.value), ((asked.key, each.value),)
+
+
+@dataclass(slots=True)
+class _Scope:
+    """A tree inside of one domain, or anywhere."""
+
+    profile: Profile
+    snapshot: Snapshot
+    asked: Asked
+    region: Region
+    budget: Budget
+    remaining: Remaining | None
+    found: FoundPlaces | None = None
+    _built: Built | None = None
+    _is_built: bool = False
+    _too_many: set[tuple[int, ...]] = field(default_factory=set)
+
+    def find(self) -> bool:
+        """Looks for a choice that fits; whether it is proved that there is none."""
+        built = self._build()
+        if built is None:
+            return False
+        if not built.tree.kinds:
+            return True
+        return self._search(built, None, self.budget)
+
+    def find_more(self, size: int, budget: Budget) -> FoundPlaces | None:
+        """A choice with more members than so many that fits; None if none was found."""
+        built = self._build()
+        if built is None or not built.tree.kinds:
+            return None
+        self.found = None
+        self._search(built, size, budget)
+        return self.found
+
+    def _build(self) -> Built | None:
+        if not self._is_built:
+            self._built, self._is_built = build(self.profile, self.snapshot, self.asked, self.region), True
+        return self._built
+
+    def _search(self, built: Built, more_than: int | None, budget: Budget) -> bool:
+        from muster.engine.exact.trees.proof import verified  # these load HiGHS, which takes a while
+        from muster.engine.exact.trees.search import Selection, TreeSearch
+
+        nothing = cheapest(built.tree, [1] * len(built.classes))
+        if nothing is not None and nothing[0] == 0 and more_than is None:
+            self.found = FoundPlaces({})
+            return False
+        if not any(room for room in built.rooms):
+            return True
+
+        def fits(selection: Selection) -> bool | None:
+            return self._fits(built, selection.tree, selection.pick, budget)
+
+        reduced = reduce(self.profile, self.snapshot, built.demands)
+        search = TreeSearch(reduced.problem, fits, budget, is_least=not built.is_coupled, too_many=self._too_many)
+        if more_than is not None:
+            return search.most_pods(built.tree, more_than)
+        proof = search.any_choice(built.tree)
+        if proof is None or search.found is not None:
+            return False
+        return verified(reduced.problem, built.tree, proof, frozenset(self._too_many), search.is_least)
+
+    def _fits(self, built: Built, tree: Node, pick: Pick, budget: Budget) -> bool | None:
+        """Asks about the members of a choice as one flat group, by all rules."""
+        chosen = chosen_members(built, self.asked, tree, pick)
+        members = tuple(replace(each.member, shape=each.pinned) for each in chosen)
+        request = GroupRequest(self.asked.name, members, len(members))
+        passes = max(1, min(_PASSES_PER_QUESTION, (budget.work - budget.spent) // WORK_PER_PASS))
+        decision = decide(self.snapshot, request, budget=passes, profile=self.profile, remaining=self.remaining)
+        budget.spent += WORK_PER_PASS
+        if isinstance(decision, Infeasible):
+            return False
+        if not isinstance(decision, Placed) or decision.unplaced:
+            return None
+        partly = {group.name for group in groups_of(self.asked) if group.is_partly_known}
+        if any(each.group in partly for each in chosen):
+            return None
+        node_of = {placement.pod: placement for placement in decision.placements}
+        places: dict[str, list[Placement]] = {}
+        for each in chosen:
+            places.setdefault(each.group, []).append(node_of[each.member.key])
+        self.found = FoundPlaces({name: tuple(found) for name, found in places.items()})
+        return True
