@@ -7,7 +7,7 @@ else in the engine decides about it as about any pod.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -50,20 +50,34 @@ class Built(Struct, frozen=True):
     is_coupled: bool
 
 
-def build(profile: Profile, snapshot: Snapshot, asked: Asked, scope: Region = ()) -> Built | None:
-    """The choices of a tree. `scope`: the region in which the profile already keeps all of it.
+MostCopies: TypeAlias = Callable[[Asked, Region, int], int]
+"""How many of so many equal groups may run in a region at most, were they alone."""
 
-    None if there are too many. The tree has no kinds if counting says that none of its choices can fit.
+
+def build(
+    profile: Profile,
+    snapshot: Snapshot,
+    asked: Asked,
+    scope: Region = (),
+    *,
+    region: Region | None = None,
+    copies: int = 1,
+    most_copies: MostCopies | None = None,
+) -> Built | None:
+    """The choices of a tree, or of several equal ones (`copies`), of which all run.
+
+    `scope`: the region in which the profile already keeps all of it; `region`: that in which all of it is to be (the
+    scope). None if there are too many choices. The tree has no kinds if counting says that none of them can fit.
     """
     members = [member for group in groups_of(asked) for member in group.members]
     coupled = binding(profile, snapshot, demands_of(members))
-    builder = _Builder(profile, snapshot, coupled, scope)
+    builder = _Builder(profile, snapshot, coupled, scope, None if coupled else most_copies)
     try:
-        ways = builder.ways(asked, scope)
+        ways = builder.ways(asked, scope if region is None else region)
     except _TooManyError:
         return None
-    slots = tuple(Slot(way, 0, 1) for way in ways)
-    tree = Choose((Kind((0,), slots),) if slots else (), 1)
+    slots = tuple(Slot(way, 0, copies) for _, way in ways)
+    tree = Choose((Kind(tuple(range(copies)), slots),) if slots else (), copies)
     most = _most(tree, len(builder.classes))
     demands = [
         Demand(each.pinned, tuple(range(max(1, number)))) for each, number in zip(builder.classes, most, strict=True)
@@ -81,17 +95,18 @@ class _Builder:
     snapshot: Snapshot
     is_coupled: bool
     scope: Region
+    most_copies: MostCopies | None
     classes: list[Class] = field(default_factory=list)
     rooms: list[int] = field(default_factory=list)
     _places: dict[tuple[Shape, Region], int] = field(default_factory=dict)
 
-    def ways(self, asked: Asked, region: Region) -> list[Node]:
+    def ways(self, asked: Asked, region: Region) -> list[tuple[Region, Node]]:
         """The ways in which a group, or a composite group, may run inside of a region, one a domain."""
-        found = []
+        found = list[tuple[Region, Node]]()
         for inside in self._regions(asked, region):
             way = self._part(asked, inside) if isinstance(asked, AskedGroup) else self._choose(asked, inside)
             if way is not None:
-                found.append(way)
+                found.append((inside, way))
         return found
 
     def _regions(self, asked: Asked, region: Region) -> list[Region]:
@@ -129,12 +144,19 @@ class _Builder:
             equal.setdefault(child.question, []).append(place)
         kinds = []
         for members in equal.values():
-            ways = self.ways(branch.children[members[0]], region)
-            if ways:
-                kinds.append(Kind(tuple(members), tuple(Slot(way, 0, len(members)) for way in ways)))
+            slots = self._slots(branch.children[members[0]], region, len(members))
+            if slots:
+                kinds.append(Kind(tuple(members), slots))
         if sum(len(kind.members) for kind in kinds) < branch.least:
             return None
         return Choose(tuple(kinds), branch.least)
+
+    def _slots(self, child: Asked, region: Region, number: int) -> tuple[Slot, ...]:
+        ways = self.ways(child, region)
+        if self.most_copies is None or child.key is None or len(ways) < 2:
+            return tuple(Slot(way, 0, number) for _, way in ways)
+        highs = [self.most_copies(child, inside, number) for inside, _ in ways]
+        return tuple(Slot(way, 0, high) for (_, way), high in zip(ways, highs, strict=True) if high)
 
     def _class(self, shape: Shape, region: Region) -> int:
         at = self._places.get((shape, region))

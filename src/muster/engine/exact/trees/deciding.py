@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.engine.decide import DEFAULT_BUDGET, decide
+from muster.engine.decide import DEFAULT_BUDGET
 from muster.engine.exact.placing import WORK_PER_PASS
 from muster.engine.exact.reduce import reduce
 from muster.engine.exact.trees.asked import Asked, FoundPlaces, groups_of
 from muster.engine.exact.trees.building import Built, Region, build, chosen_members
 from muster.engine.exact.trees.choices import Node, Pick, cheapest
+from muster.engine.exact.trees.rooms import Rooms, decide_flat
 from muster.engine.exact.work import Budget, Remaining
 from muster.engine.model import GroupRequest, Infeasible, Placed, Placement
 from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot
 from muster.engine.topology.domains import candidates, limited
 
-_PASSES_PER_QUESTION = 16
 _SHARE_FOR_MORE = 4
 """Where enough has a place, the search for places for more of it gets this part of the budget."""
 _MOST_SCOPES_FOR_MORE = 8
@@ -52,9 +52,7 @@ def place_tree(
     """
     passes = DEFAULT_BUDGET if budget is None else budget
     work = Budget(passes * WORK_PER_PASS, remaining)
-    scopes = [
-        _Scope(within, snapshot, asked, region, work, remaining) for within, region in _scopes(profile, snapshot, asked)
-    ]
+    scopes = [_Scope(within, snapshot, asked, region, work) for within, region in _scopes(profile, snapshot, asked)]
     best: FoundPlaces | None = None
     is_proved = True
     if known is None:
@@ -95,7 +93,6 @@ class _Scope:
     asked: Asked
     region: Region
     budget: Budget
-    remaining: Remaining | None
     found: FoundPlaces | None = None
     _built: Built | None = None
     _is_built: bool = False
@@ -121,7 +118,9 @@ class _Scope:
 
     def _build(self) -> Built | None:
         if not self._is_built:
-            self._built, self._is_built = build(self.profile, self.snapshot, self.asked, self.region), True
+            rooms = Rooms(self.profile, self.snapshot, self.region, self.budget)
+            self._built = build(self.profile, self.snapshot, self.asked, self.region, most_copies=rooms.most_copies)
+            self._is_built = True
         return self._built
 
     def _search(self, built: Built, more_than: int | None, budget: Budget) -> bool:
@@ -152,9 +151,7 @@ class _Scope:
         chosen = chosen_members(built, self.asked, tree, pick)
         members = tuple(replace(each.member, shape=each.pinned) for each in chosen)
         request = GroupRequest(self.asked.name, members, len(members))
-        passes = max(1, min(_PASSES_PER_QUESTION, (budget.work - budget.spent) // WORK_PER_PASS))
-        decision = decide(self.snapshot, request, budget=passes, profile=self.profile, remaining=self.remaining)
-        budget.spent += WORK_PER_PASS
+        decision = decide_flat(self.profile, self.snapshot, request, budget)
         if isinstance(decision, Infeasible):
             return False
         if not isinstance(decision, Placed) or decision.unplaced:
