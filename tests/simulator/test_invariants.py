@@ -148,3 +148,31 @@ def test_pod_of_another_scheduler_is_not_our_business() -> None:
     writes.pod("a", spec={"schedulerName": "theirs"})
 
     assert writes.violations(rest=True) == []
+
+
+def test_min_count_raised_while_a_gang_runs_is_no_violation() -> None:
+    writes = _world()
+    writes.put("/podgroups/default/g", make_group("g", min_count=1))
+    writes.pod("a", group="g")
+    writes.bind("a", "n")
+    writes.put("/podgroups/default/g", make_group("g", min_count=5))
+
+    assert "whole-gangs" not in dict(writes.violations(rest=True))
+
+
+def test_min_count_lowered_afterwards_does_not_hide_a_violation_of_before() -> None:
+    writes = _world()
+    writes.put("/podgroups/default/g", make_group("g", min_count=2))
+    writes.pod("a", group="g")
+    writes.bind("a", "n")
+    writes.put("/podgroups/default/g", make_group("g", min_count=1))
+
+    assert "whole-gangs" in dict(writes.violations(rest=True))
+
+
+def test_members_that_came_with_their_node_are_nobodys_decision() -> None:
+    writes = _world()
+    writes.put("/podgroups/default/g", make_group("g", min_count=2))
+    writes.pod("a", group="g", node="n")
+
+    assert "whole-gangs" not in dict(writes.violations(rest=True))

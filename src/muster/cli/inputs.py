@@ -13,6 +13,7 @@ from muster.nodes.spec import NodeSpec, NodeSpecError, parse_node_spec
 
 if TYPE_CHECKING:
     from muster.scheduler.options import SchedulerOptions
+    from muster.simulator.run import Timed
 
 
 def read_manifests(files: Iterable[Path], *, any_kind: bool = False) -> list[Manifest]:
@@ -23,14 +24,21 @@ def read_manifests(files: Iterable[Path], *, any_kind: bool = False) -> list[Man
         raise BadInput(str(error)) from error
 
 
-def read_timed(entries: Iterable[str]) -> list[tuple[float, list[Manifest]]]:
-    """The objects of each `TIME=FILE` of `--at`, with the time in seconds. Raises `BadInput`."""
-    timed = []
+def read_timed(entries: Iterable[str]) -> list[Timed]:
+    """The objects or the step of each `TIME=…` of `--at`, by time, with the time in seconds. Raises `BadInput`."""
+    from muster.simulator.steps import FORMS, StepError, is_step, read_step
+
+    timed: list[Timed] = []
     for entry in entries:
-        moment, equals, file = entry.partition("=")
-        if not equals or not file:
-            raise BadInput(f"--at {entry!r}: must be TIME=FILE, as in --at 30s=more.yaml")
-        timed.append((read_duration("--at", moment), read_manifests([Path(file)])))
+        moment, equals, what = entry.partition("=")
+        if not equals or not what.strip():
+            forms = ", ".join(FORMS)
+            raise BadInput(f"--at {entry!r}: must be TIME=WHAT, as in --at 30s=more.yaml; WHAT is one of {forms}")
+        at_s = read_duration("--at", moment)
+        try:
+            timed.append((at_s, read_step(what) if is_step(what) else read_manifests([Path(what)])))
+        except StepError as error:
+            raise BadInput(f"--at {error}") from error
     return sorted(timed, key=lambda pair: pair[0])
 
 

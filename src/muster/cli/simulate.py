@@ -23,6 +23,7 @@ from muster.simulator.report import report
 from muster.simulator.report_html import html_report
 from muster.simulator.run import Progress
 from muster.simulator.run import simulate as run_simulation
+from muster.simulator.steps import StepError
 from muster.simulator.world import World
 
 SIMULATION = Group.create_ordered("Simulation")
@@ -58,7 +59,8 @@ def simulate(
     file
         Manifests (YAML or JSON, one or many objects a file; - is standard input). Repeatable.
     at
-        Manifests for a later time, such as 30s=more.yaml. Repeatable.
+        What happens later, such as 30s=more.yaml (manifests, applied as kubectl apply does), 1m='delete pod/train-0',
+        or a node and what befalls it: 5m='cordon node-0' (uncordon, fail, recover). Repeatable.
     until
         When to stop at the latest.
     seed
@@ -96,6 +98,8 @@ def simulate(
             )
     except ManifestError as error:
         raise BadInput(str(error)) from error
+    except StepError as error:
+        raise BadInput(f"--at {error}") from error
     value = report(outcome)
     if report_file is not None:
         write_text(report_file, html_report(outcome, value))

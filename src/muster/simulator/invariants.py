@@ -59,6 +59,9 @@ class InvariantChecker:
         self._allocatable: dict[str, dict[str, int]] = {}
         self._usage: dict[str, _Usage] = {}
         self._bound: dict[str, _Bound] = {}
+        self._groups: dict[str, dict[str, Object]] = {"podgroups": {}, "workloads": {}}
+        self._needed: dict[str, int] = {}
+        """By group: the smallest minCount that it had when one of its members was bound."""
 
     def observe(self, key: str, value: Object | None, before: Object | None, time_s: float) -> None:
         """Take in one write (see `observed.Observer`)."""
@@ -66,13 +69,15 @@ class InvariantChecker:
             self._observe_pod(value, before, time_s)
         elif key.startswith("/nodes/"):
             self._observe_node(value, before)
+        elif key.startswith(("/podgroups/", "/workloads/")):
+            self._observe_group(key.split("/")[1], value, before)
 
     def check_rest(self, objects: Mapping[str, Objects], history: History, time_s: float) -> None:
         """Check what holds when nothing is under way. `objects`: by plural, in stored form."""
         if not self._options.has("scheduler"):
             return
         if not self._options.pod_by_pod:
-            self._check_gangs(objects, history, time_s)
+            self._check_gangs(history, time_s)
         self._check_preemptions(history, time_s)
         self._check_waiting(objects["pods"], time_s)
 
@@ -102,6 +107,7 @@ class InvariantChecker:
             self._count(bound, 1)
             if before is not None:  # a pod created with a node was not our decision
                 self._check_node(pod, bound, time_s)
+                self._note_need(pod)
 
     def _count(self, bound: _Bound, sign: int) -> None:
         usage = self._usage.setdefault(bound.node, _Usage({}, {}))
@@ -124,24 +130,35 @@ class InvariantChecker:
                 text = f"host port {port[2]}/{port[1]} is used twice since the binding of {key_of(pod)}"
                 self._report(NO_OVERCOMMIT, f"Node {bound.node}", time_s, text)
 
+    # Groups
+
+    def _observe_group(self, plural: str, value: Object | None, before: Object | None) -> None:
+        if value is not None:
+            self._groups[plural][key_of(value)] = value
+        elif before is not None:
+            self._groups[plural].pop(key_of(before), None)
+
+    def _note_need(self, pod: Object) -> None:
+        """A member was bound: what its group asks for at that moment is what must be there. Whoever changes minCount
+        later neither breaks the promise nor takes it back."""
+        ref = group_of(pod)
+        terms = find_terms(ref, self._groups["podgroups"], self._groups["workloads"]) if ref is not None else None
+        if ref is not None and terms is not None and terms.is_gang:
+            self._needed[ref.key] = min(terms.min_count, self._needed.get(ref.key, terms.min_count))
+
     # At rest
 
-    def _check_gangs(self, objects: Mapping[str, Objects], history: History, time_s: float) -> None:
-        groups = {key_of(group): group for group in objects["podgroups"]}
-        workloads = {key_of(workload): workload for workload in objects["workloads"]}
+    def _check_gangs(self, history: History, time_s: float) -> None:
         members: dict[str, list[PodHistory]] = {}
         for entry in history.pods.values():
-            if entry.group is not None:
+            if entry.group in self._needed:
                 members.setdefault(entry.group, []).append(entry)
         for key, entries in sorted(members.items()):
-            ref = group_of(entries[0].last)
-            terms = find_terms(ref, groups, workloads) if ref is not None else None
-            if terms is None or not terms.is_gang:
-                continue
             # A member that ended, was deleted or evicted counts for the time when it ran.
             scheduled = sum(1 for entry in entries if entry.scheduled_s is not None)
-            if 0 < scheduled < terms.min_count:
-                text = f"{scheduled} members are scheduled, but it needs {terms.min_count} at once"
+            needed = self._needed[key]
+            if scheduled < needed:
+                text = f"{scheduled} members are scheduled, but it needs {needed} at once"
                 self._report(WHOLE_GANGS, f"PodGroup {key}", time_s, text)
 
     def _check_preemptions(self, history: History, time_s: float) -> None:

@@ -13,10 +13,11 @@ from muster.clock import VirtualClock, VirtualLoop, cancel_all
 from muster.nodes.spec import NodeSpec
 from muster.simulator.faults import ComponentFault, NodeFault, RequestFaults, play
 from muster.simulator.options import ClusterOptions
+from muster.simulator.steps import Performer, Step
 from muster.simulator.world import Outcome, World
 
-Timed = tuple[float, Sequence[Manifest]]
-"""Objects and the second at which they are created."""
+Timed = tuple[float, Sequence[Manifest] | Step]
+"""Objects and the second at which they are applied, or a step and the second at which it is taken."""
 
 Progress = Callable[[World], None]
 """Called whenever time is about to go on; it must change nothing."""
@@ -43,9 +44,11 @@ def simulate(
 ) -> Outcome:
     """Create the nodes and the manifests at second 0 and the timed ones at theirs, and see what comes of it.
 
+    Timed manifests change objects that are there already (`steps`).
+
     Ends when it is quiet (no write is under way and no timer but periodic ones is set) or `until_s` seconds have
     passed. The same arguments give the same outcome, byte for byte. Raises `ManifestError` for an object that the
-    API server refuses, and whatever error a component dies of.
+    API server refuses, `StepError` for a step that cannot be taken, and whatever error a component dies of.
     """
     loop = VirtualLoop()
     clock = VirtualClock(loop)
@@ -63,15 +66,19 @@ async def _stage(
     world: World, manifests: Sequence[Manifest], timed: Sequence[Timed], nodes: Sequence[NodeSpec], faults: Faults
 ) -> None:
     """Everything that happens to the world from outside."""
+    performer = Performer(world)
     await world.create_nodes(nodes)
-    await world.apply(manifests)
+    await performer.create(manifests)
     async with asyncio.TaskGroup() as group:
         if faults.nodes or faults.components:
             group.create_task(play(faults.nodes, faults.components, world.cluster, world.clock))
         for at_s, later in timed:
             if at_s > world.clock.elapsed_s:
                 await world.clock.sleep(at_s - world.clock.elapsed_s)
-            await world.apply(later)
+            if isinstance(later, Step):
+                await performer.perform(later)
+            else:
+                await performer.apply(later)
 
 
 @dataclass(slots=True)

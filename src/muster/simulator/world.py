@@ -92,7 +92,7 @@ class World:
             try:
                 await self._create(manifest)
             except ApiError as error:
-                raise manifest.error(_reason(manifest, error)) from error
+                raise manifest.error(refusal(manifest, error)) from error
 
     def objects(self, plural: str) -> Objects:
         """The objects of a collection as they are now, in stored form and key order."""
@@ -159,7 +159,8 @@ def manifests_of(objects: Iterable[Object]) -> list[Manifest]:
     return [Manifest("<objects>", number, obj) for number, obj in enumerate(objects, start=1)]
 
 
-def _reason(manifest: Manifest, error: ApiError) -> str:
+def refusal(manifest: Manifest, error: ApiError) -> str:
+    """Why the server refuses a manifest."""
     resource = resource_of(manifest.object)
     if error.code == 404 and resource is not None and not (error.status.get("details") or {}).get("name"):
         return f"{resource.api_version} has no kind {resource.kind} in this cluster"
