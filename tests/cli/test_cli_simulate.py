@@ -163,7 +163,7 @@ def test_a_bad_file_is_one_line_that_names_file_and_place(
         ),
         pytest.param(["--nodes", "cpu=lots"], "cpu is 'lots', but must be a quantity", id="nodes"),
         pytest.param(["--until", "soon"], "--until: 'soon' is not a duration", id="until"),
-        pytest.param(["--at", "30s"], "--at '30s': must be TIME=FILE", id="at without a file"),
+        pytest.param(["--at", "30s"], "--at '30s': must be TIME=WHAT", id="at without a file"),
         pytest.param(["--at", "soon=x.yaml"], "--at: 'soon' is not a duration", id="at"),
         pytest.param(["--seed", "x"], "--seed", id="seed"),
         pytest.param(["--without", "brain"], "--without: there is no component 'brain'", id="without"),
