@@ -69,7 +69,7 @@ def test_failed_container_is_restarted_with_growing_back_off() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [("run_seconds", "soon"), ("run_seconds", "-1"), ("run_seconds", "inf"), ("exit_code", "-1"), ("exit_code", "256")]
-    + [("barrier", "name"), ("barrier", "name/0"), ("barrier", "/4"), ("barrier", "name/x")],
+    + [("stop_seconds", "never"), ("barrier", "name"), ("barrier", "name/0"), ("barrier", "/4"), ("barrier", "name/x")],
 )
 def test_annotation_without_meaning_is_named_and_ignored(key: str, value: str) -> None:
     plan = plan_of(_pod("Job", None, **{key: value}), DATA)
@@ -78,12 +78,19 @@ def test_annotation_without_meaning_is_named_and_ignored(key: str, value: str) -
     assert (plan.seconds[-1], plan.exit_code, plan.barrier) == (10.0, 0, None)
 
 
-def test_deleted_pod_ends_within_its_grace_period() -> None:
-    plan = plan_of(_pod(), DATA)
+@pytest.mark.parametrize(
+    ("stop", "grace", "want"), [(None, 30, 5.0), ("20", 30, 25.0), ("20", 10, 15.0), ("20", 0, 5.0), ("soon", 30, 5.0)]
+)
+def test_deleted_pod_ends_when_it_has_stopped_or_its_grace_period_is_over(
+    stop: str | None, grace: int, want: float
+) -> None:
+    plan = plan_of(
+        _pod(None, {"terminationGracePeriodSeconds": grace}, **({"stop_seconds": stop} if stop else {})), DATA
+    )
 
     life = stages.terminate(plan, DATA, stages.begin(plan, DATA, 0.0), 5.0)
 
-    assert life.kind is Kind.ENDED or (life.deadline is not None and life.deadline <= 5.0 + plan.grace_s)
+    assert (life.ended if life.kind is Kind.ENDED else life.deadline) == want
     assert stages.terminate(plan, DATA, life, 6.0) is life
 
 

@@ -10,6 +10,7 @@ A scenario is one document with these keys:
 Short forms of objects (all other keys are those of the builders; `spec` is merged into the pod's):
 `{node: NAME, …}`, `{pod: NAME, …}`, `{group: NAME, minCount: 2, …}`, `{job: NAME, pods: 3, …}` and
 `{gang: NAME, pods: 4, …}`: a PodGroup and its pods `NAME-0`, `NAME-1`, …
+`priority: 10` stands for a PriorityClass of that value, which is made.
 """
 
 from __future__ import annotations
@@ -47,13 +48,18 @@ class Scenario(Struct, frozen=True):
         timed: list[Timed] = [_timed(entry) for entry in self.value.get("at") or ()]
         return report(
             simulate(
-                manifests_of(expand(self.value.get("objects") or [])),
+                manifests_of([*self._classes(), *expand(self.value.get("objects") or [])]),
                 timed=timed,
                 nodes=[parse_node_spec(text) for text in self.value.get("nodes") or ()],
                 until_s=parse_duration(self.value.get("until", "1h")),
                 options=ClusterOptions(**(self.value.get("options") or {})),
             )
         )
+
+    def _classes(self) -> Objects:
+        later = [obj for entry in self.value.get("at") or () for obj in entry.get("objects") or ()]
+        priorities = {entry["priority"] for entry in (*(self.value.get("objects") or ()), *later) if "priority" in entry}
+        return [_priority_class(priority) for priority in sorted(priorities)]
 
 
 def load_scenarios(directory: Path) -> list[Scenario]:
@@ -92,7 +98,15 @@ def _expanded(entry: Object) -> Iterator[Object]:
         yield from _gang(entry.pop("gang"), entry)
 
 
+def _priority_class(value: int) -> Object:
+    metadata = {"name": f"priority-{value}"}
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": value}
+
+
 def _pod(name: str, entry: Object) -> Object:
+    if "priority" in entry:
+        class_name = f"priority-{entry.pop('priority')}"
+        entry["spec"] = {"priorityClassName": class_name, **(entry.get("spec") or {})}
     run_s = entry.pop("run", None)
     annotations = {**(entry.pop("annotations", None) or {})}
     if run_s is not None:
@@ -123,6 +137,8 @@ def _gang(name: str, entry: Object) -> Iterator[Object]:
     group = {**(entry.pop("groupSpec", None) or {})}
     namespace = entry.get("namespace", "default")
     annotations = entry.pop("groupAnnotations", None)
+    if "priority" in entry:
+        group.setdefault("priorityClassName", f"priority-{entry['priority']}")
     made = make_group(name, min_count=min_count, namespace=namespace, **group)
     if annotations:
         made["metadata"]["annotations"] = annotations

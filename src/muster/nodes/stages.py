@@ -58,6 +58,7 @@ class Stages(Struct, frozen=True):
     restart_at: int
     restart_first_s: float
     restart_most_s: float
+    terminate_annotation: str
     terminate_s: float
     terminate_code: int
     lost_code: int
@@ -78,7 +79,8 @@ class Plan(Struct, frozen=True):
     barrier: Barrier | None
     restarts: bool
     restarts_lost: bool
-    grace_s: float
+    stop_s: float
+    """How long it takes from being asked to end: at most its grace period."""
     invalid: tuple[str, ...] = ()
     """Annotations whose value has no meaning, which are therefore ignored."""
 
@@ -126,7 +128,8 @@ def parse_stages(data: Object) -> Stages:
         restart_at=names.index(restart["stage"]),
         restart_first_s=float(restart["firstSeconds"]),
         restart_most_s=float(restart["mostSeconds"]),
-        terminate_s=float(terminate["seconds"]),
+        terminate_annotation=terminate["seconds"]["annotation"],
+        terminate_s=float(terminate["seconds"]["default"]),
         terminate_code=int(terminate["exitCode"]),
         lost_code=int(data["lost"]["exitCode"]),
     )
@@ -150,7 +153,7 @@ def plan_of(pod: Object, data: Stages) -> Plan:
         barrier=_barrier(pod, annotations, data, invalid),
         restarts=pod["spec"].get("restartPolicy") == "OnFailure",
         restarts_lost=pod["spec"].get("restartPolicy") != "Never",
-        grace_s=30.0 if grace is None else float(grace),
+        stop_s=min(_stop_seconds(annotations, data, invalid), 30.0 if grace is None else float(grace)),
         invalid=tuple(invalid),
     )
 
@@ -191,10 +194,9 @@ def terminate(plan: Plan, data: Stages, life: Life, now: float) -> Life:
     """The life of a pod that is asked to end."""
     if life.kind in (Kind.ENDED, Kind.TERMINATING):
         return life
-    left = min(plan.grace_s, data.terminate_s)
-    if left <= 0:
+    if plan.stop_s <= NEGLIGIBLE_S:
         return _end(life, data.terminate_code, now)
-    return replace(life, kind=Kind.TERMINATING, left_s=left, since=now)
+    return replace(life, kind=Kind.TERMINATING, left_s=plan.stop_s, since=now)
 
 
 def lose(plan: Plan, data: Stages, life: Life, now: float) -> Life:
@@ -276,6 +278,15 @@ def _seconds(stage: Stage, annotations: Mapping[str, str], owner_kind: str, inva
             return value
         invalid.append(stage.annotation)
     return stage.owner_s.get(owner_kind, stage.default_s)
+
+
+def _stop_seconds(annotations: Mapping[str, str], data: Stages, invalid: list[str]) -> float:
+    text = annotations.get(data.terminate_annotation)
+    value = data.terminate_s if text is None else _positive(text)
+    if value is None:
+        invalid.append(data.terminate_annotation)
+        return data.terminate_s
+    return value
 
 
 def _positive(text: JSON) -> float | None:
