@@ -58,7 +58,9 @@ class Scenario(Struct, frozen=True):
 
     def _classes(self) -> Objects:
         later = [obj for entry in self.value.get("at") or () for obj in entry.get("objects") or ()]
-        priorities = {entry["priority"] for entry in (*(self.value.get("objects") or ()), *later) if "priority" in entry}
+        priorities = {
+            entry["priority"] for entry in (*(self.value.get("objects") or ()), *later) if "priority" in entry
+        }
         return [_priority_class(priority) for priority in sorted(priorities)]
 
 
