@@ -88,10 +88,10 @@ def expand(objects: Objects) -> Objects:
 def _expanded(entry: Object) -> Iterator[Object]:
     if "apiVersion" in entry:
         yield entry
-    elif "node" in entry:
-        yield make_node(entry.pop("node"), **entry)
     elif "pod" in entry:
         yield _pod(entry.pop("pod"), entry)
+    elif "node" in entry:
+        yield make_node(entry.pop("node"), **entry)
     elif "group" in entry:
         yield _group(entry.pop("group"), entry)
     elif "job" in entry:
