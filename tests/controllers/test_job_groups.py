@@ -158,8 +158,9 @@ def test_delegated_job_makes_its_group_from_the_parents_template() -> None:
     assert group["spec"]["workloadRef"] == {"workloadName": "w", "templateName": "workers"}
 
 
-def test_failure_to_create_is_told_since_1_37_only() -> None:
-    for api, want in ((INFERRED, None), (EXPLICIT, "FailedWorkloadCreate")):
+def test_failure_to_create_is_told_since_1_37_or_where_it_is_asked_for() -> None:
+    told = "FailedWorkloadCreate"
+    for api, want in ((INFERRED, None), (EXPLICIT, told), (GroupApi("1.36", tells_failures=True), told)):
         (action,) = plan(gang_job(), api).actions
         assert isinstance(action, Create)
         failed: Emit | None = action.failed

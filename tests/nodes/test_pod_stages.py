@@ -84,9 +84,7 @@ def test_annotation_without_meaning_is_named_and_ignored(key: str, value: str) -
 def test_deleted_pod_ends_when_it_has_stopped_or_its_grace_period_is_over(
     stop: str | None, grace: int, want: float
 ) -> None:
-    plan = plan_of(
-        _pod("", {"terminationGracePeriodSeconds": grace}, **({"stop_seconds": stop} if stop else {})), DATA
-    )
+    plan = plan_of(_pod("", {"terminationGracePeriodSeconds": grace}, **({"stop_seconds": stop} if stop else {})), DATA)
 
     life = stages.terminate(plan, DATA, stages.begin(plan, DATA, 0.0), 5.0)
 

@@ -27,6 +27,7 @@ from muster.api.codec import JSON, Object, Objects
 from muster.api.durations import parse_duration
 from muster.nodes.spec import parse_node_spec
 from muster.simulator.options import ClusterOptions
+from muster.simulator.refusals import standing_refusals
 from muster.simulator.report import report
 from muster.simulator.run import Timed, simulate
 from muster.simulator.steps import read_step
@@ -52,6 +53,7 @@ class Scenario(Struct, frozen=True):
                 timed=timed,
                 nodes=[parse_node_spec(text) for text in self.value.get("nodes") or ()],
                 until_s=parse_duration(self.value.get("until", "1h")),
+                keeps_schedules="until" in self.value,
                 options=ClusterOptions(**(self.value.get("options") or {})),
             )
         )
@@ -217,15 +219,25 @@ def _pod_scheduled(result: Object, want: dict[str, list[float]]) -> Iterator[str
 
 def _says(result: Object, want: dict[str, str | list[str]]) -> Iterator[str]:
     """Patterns that the group's message or summary, or the pod's message, must have."""
-    texts = {pod["name"]: pod["message"] for pod in result["pods"]}
-    for group in result["groups"]:
-        summary = (group["explanation"] or {}).get("summary", "")
-        texts[group["name"]] = f"{group['message']} | {summary}"
+    groups = {group["name"]: _words(group) for group in result["groups"]}
+    pods = {pod["name"]: pod["message"] for pod in result["pods"]}
     for name, patterns in want.items():
+        text = pods[name] if name in pods else groups.get(_full_name(groups, name), "")
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
-            text = texts.get(_full_name(texts, name), "")
             if not re.search(pattern, text):
                 yield f"{name}: want {pattern!r}, got {text!r}"
+
+
+def _words(group: Object) -> str:
+    return f"{group['message']} | {(group['explanation'] or {}).get('summary', '')}"
+
+
+def _refused(result: Object, want: dict[str, str]) -> Iterator[str]:
+    """What could not be made for whom, and why."""
+    found = {event["name"]: event["message"] for event in standing_refusals(result["events"])}
+    for name, pattern in want.items():
+        if not re.search(pattern, found.get(name, "")):
+            yield f"{name}: want {pattern!r}, got {found}"
 
 
 def _offers(result: Object, want: dict[str, list[str]]) -> Iterator[str]:
@@ -295,6 +307,7 @@ EXPECTATIONS: dict[str, Callable[[Object, JSON], Iterator[str]]] = {
     "first_scheduled": _first_scheduled,
     "pod_scheduled": _pod_scheduled,
     "says": _says,
+    "refused": _refused,
     "offers": _offers,
     "offers_not": _offers_not,
     "topology": _topology,

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from muster.api.codec import JSON, Object, Objects
 from muster.cli.durations import format_duration
+from muster.simulator.refusals import standing_refusals
 
 STATE_STYLES = {
     "Succeeded": "green",
@@ -37,6 +38,7 @@ def draw(report: Object, console: Console, *, events: bool = False, everything: 
     draw_pods = partial(pods_table, of_groups=of_groups)
     _section(console, draw_pods, report["pods"], None if everything else SHOWN_PODS)
     _section(console, nodes_table, report["nodes"], None if everything else SHOWN_NODES)
+    _section(console, refusals_table, standing_refusals(report["events"]))
     _section(console, evictions_table, report["evictions"])
     _section(console, events_table, report["events"] if events else [])
     for violation in report["invariants"]["violations"]:
@@ -47,7 +49,7 @@ def headline(report: Object) -> Text:
     """One sentence: how long it took, and what became of how many groups and pods."""
     text = Text(f"After {format_duration(report['time_s'])}: ", style="bold")
     if not report["pods"] and not report["groups"]:
-        return text.append("there was nothing to run")
+        return text.append("there were no pods to run")
     if report["groups"]:
         text.append("groups: ").append_text(_counts([group["state"] for group in report["groups"]])).append("; ")
     return text.append("pods: ").append_text(_counts([pod["phase"] for pod in report["pods"]]))
@@ -117,6 +119,14 @@ def evictions_table(evictions: Objects) -> Table:
     table = _table("Evictions", ("time", "pod", "group", "by"))
     for eviction in evictions:
         table.add_row(_moment(eviction["time_s"]), eviction["pod"], eviction["group"] or "", eviction["by"] or "")
+    return table
+
+
+def refusals_table(refusals: Objects) -> Table:
+    """What the API server refuses to make for its owner, which goes on trying."""
+    table = _table("Could not be made", ("for", "why"))
+    for event in refusals:
+        table.add_row(f"{event['kind']} {qualified(event)}", event["message"])
     return table
 
 

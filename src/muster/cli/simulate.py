@@ -19,6 +19,7 @@ from muster.cli.inputs import read_duration, read_manifests, read_node_specs, re
 from muster.cli.options import DEFAULT_BEHAVIOUR, OUTPUT, Behaviour, NodeSpecs, Output, Write, cluster_options
 from muster.cli.output import emit, error_console, write_text
 from muster.cli.report_view import draw, qualified
+from muster.simulator.refusals import standing_refusals
 from muster.simulator.report import report
 from muster.simulator.report_html import html_report
 from muster.simulator.run import Progress
@@ -41,7 +42,7 @@ def simulate(
         tuple[str, ...],
         Parameter(consume_multiple=True, negative="", show_default=False, group=SIMULATION),
     ] = (),
-    until: Annotated[str, Parameter(group=SIMULATION)] = "24h",
+    until: Annotated[str, Parameter(show_default=False, group=SIMULATION)] = "",
     seed: Annotated[int, Parameter(group=SIMULATION)] = 0,
     nodes: NodeSpecs = (),
     behaviour: Behaviour = DEFAULT_BEHAVIOUR,
@@ -62,7 +63,7 @@ def simulate(
         What happens later, such as 30s=more.yaml (manifests, applied as kubectl apply does), 1m='delete pod/train-0',
         or a node and what befalls it: 5m='cordon node-0' (uncordon, fail, recover). Repeatable.
     until
-        When to stop at the latest.
+        When to stop at the latest. Default: 24h. CronJobs make Jobs until then if it is given.
     seed
         Draws API latencies and the order of what happens at once. The same seed gives the same report.
     nodes
@@ -83,7 +84,7 @@ def simulate(
     manifests = read_manifests(file)
     timed = read_timed(at)
     specs = read_node_specs(nodes)
-    until_s = read_duration("--until", until)
+    until_s = read_duration("--until", until or "24h")
     options = cluster_options(behaviour)
     try:
         with _progress() as on_progress:
@@ -95,6 +96,7 @@ def simulate(
                 seed=seed,
                 options=options,
                 on_progress=on_progress,
+                keeps_schedules=bool(until),
             )
     except ManifestError as error:
         raise BadInput(str(error)) from error
@@ -106,6 +108,8 @@ def simulate(
     emit(value, output, write, lambda console: draw(value, console, events=events, everything=all_rows))
     if not value["nodes"] and sys.stderr.isatty():
         print("There were no nodes: give some with --nodes, or Node objects with -f.", file=sys.stderr)
+    if not until and sys.stderr.isatty() and any(each.object["kind"] == "CronJob" for each in manifests):
+        print("CronJobs make Jobs only where --until says how long, such as --until 1h.", file=sys.stderr)
     check(value, fail_unschedulable)
     return 0
 
@@ -117,6 +121,7 @@ def check(value: Object, fail_unschedulable: bool) -> None:
         raise CheckFailed(f"{len(violations)} invariants were violated, the first: {violations[0]['text']}")
     waiting = [qualified(group) for group in value["groups"] if group["state"] in UNSCHEDULED]
     waiting += [qualified(pod) for pod in value["pods"] if not pod["group"] and _is_waiting(pod)]
+    waiting += [f"pods of {event['kind']} {qualified(event)}" for event in standing_refusals(value["events"])]
     if fail_unschedulable and waiting:
         more = f" and {len(waiting) - 5} more" if len(waiting) > 5 else ""
         raise CheckFailed(f"not scheduled: {', '.join(waiting[:5])}{more}")

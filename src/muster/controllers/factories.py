@@ -29,7 +29,7 @@ from muster.controllers.node.node_lifecycle import ALL, NodeLifecycle
 from muster.controllers.node.node_ttl import NodeTtlController
 from muster.controllers.node.pod_gc import PodGarbageCollector
 from muster.controllers.node.taint_eviction import TaintEviction
-from muster.controllers.options import ControllerOptions, JobGroups
+from muster.controllers.options import ControllerOptions
 from muster.controllers.podgroup_protection import PodGroupProtection
 from muster.controllers.quota import QuotaController
 from muster.controllers.runner import Backoff, Controller, ControllerRunner, Informers, Request
@@ -80,17 +80,17 @@ def _podgroup_protection(kinds: Kinds) -> PodGroupProtection | None:
 
 def _job(client: Client, clock: Clock, rng: random.Random, options: ControllerOptions, informers: Informers) -> Runner:
     def make(kinds: Kinds) -> JobController:
-        return JobController(_group_api(kinds, options.job_groups), options.removal_tie)
+        return JobController(_group_api(kinds, options), options.removal_tie)
 
     return DiscoveryRunner(make, informers, client, clock, rng, backoff=Backoff(1.0, 60.0))
 
 
-def _group_api(kinds: Kinds, release: JobGroups) -> GroupApi:
+def _group_api(kinds: Kinds, options: ControllerOptions) -> GroupApi:
     """The groups' API in the version that the server prefers; off where it serves none."""
     workloads, groups = (kinds.find("scheduling.k8s.io", plural) for plural in ("workloads", "podgroups"))
-    if release == "off" or workloads is None or groups is None:
+    if options.job_groups == "off" or workloads is None or groups is None:
         return GroupApi("off")
-    return GroupApi(release, workloads, groups)
+    return GroupApi(options.job_groups, workloads, groups, options.tells_group_failures)
 
 
 CLUSTER_CONTROLLERS: Mapping[str, Factory] = {

@@ -41,10 +41,12 @@ class ControllerOptions(Struct, frozen=True):
     `job_groups`: whether the Job controller makes Workloads and PodGroups: not at all, for Indexed Jobs that run all
     their pods at once (1.36), or as `spec.scheduling` says (1.37). `terminated_pod_gc_threshold`: finished pods
     that may stay (0: any number). `removal_tie`: which of pods that are equal by every rule a Job gives up first when
-    it needs fewer (lower goes first).
+    it needs fewer (lower goes first). `tells_group_failures`: an event says why a Workload or PodGroup of a Job
+    cannot be made, also by the rules of 1.36, which say nothing.
     """
 
     job_groups: JobGroups = "1.36"
     removal_tie: Callable[[Object], int] = _all_equal
     node_lifecycle: NodeLifecycleOptions = NodeLifecycleOptions()
     terminated_pod_gc_threshold: int = 12500
+    tells_group_failures: bool = False

@@ -59,7 +59,8 @@ class ClusterOptions(Struct, frozen=True):
 
     def controller_options(self) -> ControllerOptions:
         """The options of the controllers."""
-        return replace(self.controllers, job_groups=self.server_options().job_group_rules)
+        rules = self.server_options().job_group_rules
+        return replace(self.controllers, job_groups=rules, tells_group_failures=self.emulate is None)
 
     def scheduler_options(self) -> SchedulerOptions:
         """The options of the scheduler."""

@@ -24,31 +24,22 @@ from muster.simulator.groups import (
 )
 from muster.simulator.history import PREEMPTED, History, PodHistory
 from muster.simulator.redecide import Judge
+from muster.simulator.refusals import standing_refusals
 from muster.simulator.world import Outcome
 
 
 def report(outcome: Outcome) -> Object:
     """The report as JSON."""
     history = outcome.history
+    events = _events(history)
     return {
         "time_s": _seconds(outcome.time_s),
         "seed": outcome.seed,
-        "groups": _groups(outcome),
+        "groups": _groups(outcome, events),
         "pods": _pods(outcome),
         "nodes": _nodes(outcome.objects),
         "evictions": _evictions(history),
-        "events": [
-            {
-                "time_s": _seconds(event.time_s),
-                "kind": event.kind,
-                "namespace": event.namespace,
-                "name": event.name,
-                "type": event.type,
-                "reason": event.reason,
-                "message": event.message,
-            }
-            for event in history.events
-        ],
+        "events": events,
         "invariants": {
             "violations": [
                 {"invariant": each.invariant, "object": each.object, "time_s": _seconds(each.time_s), "text": each.text}
@@ -56,6 +47,21 @@ def report(outcome: Outcome) -> Object:
             ]
         },
     }
+
+
+def _events(history: History) -> Objects:
+    return [
+        {
+            "time_s": _seconds(event.time_s),
+            "kind": event.kind,
+            "namespace": event.namespace,
+            "name": event.name,
+            "type": event.type,
+            "reason": event.reason,
+            "message": event.message,
+        }
+        for event in history.events
+    ]
 
 
 def _seconds(time_s: float) -> float:
@@ -69,17 +75,21 @@ def _moment(time_s: float | None) -> float | None:
 # Groups
 
 
-def _groups(outcome: Outcome) -> Objects:
+def _groups(outcome: Outcome, events: Objects) -> Objects:
     judge = Judge(outcome.objects, outcome.options.scheduler_options())
-    return [_group(view, judge, outcome.history) for view in find_groups(outcome.objects)]
+    refused = {(event["namespace"], event["kind"], event["name"]): event for event in standing_refusals(events)}
+    return [_group(view, judge, outcome.history, refused) for view in find_groups(outcome.objects)]
 
 
-def _group(view: GroupView, judge: Judge, history: History) -> Object:
+def _group(view: GroupView, judge: Judge, history: History, refused: Mapping[tuple[str, str, str], Object]) -> Object:
     state = settled_state(view)
     explanation: Object | None = None
     if state is None:
         state, explanation = judge.state_of(view)
     reason, message = why(view, state)
+    if state == "Gated" and view.owner is not None:
+        refusal = refused.get((view.ref.namespace, "Job", name_of(view.owner)))
+        message += f"; Job {name_of(view.owner)}: {refusal['message']}" if refusal else ""
     return {
         "namespace": view.ref.namespace,
         "name": view.ref.name,

@@ -41,21 +41,23 @@ def simulate(
     options: ClusterOptions | None = None,
     faults: Faults | None = None,
     on_progress: Progress | None = None,
+    keeps_schedules: bool = False,
 ) -> Outcome:
     """Create the nodes and the manifests at second 0 and the timed ones at theirs, and see what comes of it.
 
     Timed manifests change objects that are there already (`steps`).
 
     Ends when it is quiet (no write is under way and no timer but periodic ones is set) or `until_s` seconds have
-    passed. The same arguments give the same outcome, byte for byte. Raises `ManifestError` for an object that the
-    API server refuses, `StepError` for a step that cannot be taken, and whatever error a component dies of.
+    passed. `keeps_schedules`: not before `until_s` where there are CronJobs. The same arguments give the same outcome,
+    byte for byte. Raises `ManifestError` for an object that the API server refuses, `StepError` for a step that cannot
+    be taken, and whatever error a component dies of.
     """
     loop = VirtualLoop()
     clock = VirtualClock(loop)
     faults = faults if faults is not None else Faults()
     try:
         world = World(clock, seed, options if options is not None else ClusterOptions(), faults.requests)
-        conductor = _Conductor(world, loop, until_s, on_progress)
+        conductor = _Conductor(world, loop, until_s, on_progress, keeps_schedules)
         return conductor.run(_stage(world, manifests, sorted(timed, key=lambda pair: pair[0]), nodes, faults))
     finally:
         cancel_all(loop)
@@ -89,6 +91,7 @@ class _Conductor:
     loop: VirtualLoop
     until_s: float | None
     on_progress: Progress | None
+    keeps_schedules: bool
     _outcome: Outcome | None = field(default=None)
 
     def run(self, stage: Coroutine[object, object, None]) -> Outcome:
@@ -112,14 +115,18 @@ class _Conductor:
         now = self.world.clock.elapsed_s
         is_quiet = self.world.clock.pending == 0 or timeout is None
         is_over = self.until_s is not None and now + (timeout or 0.0) > self.until_s
-        if not is_quiet and not is_over:
+        goes_on = not is_quiet or (self.keeps_schedules and timeout is not None and self._has_schedules())
+        if goes_on and not is_over:
             if self.on_progress is not None:
                 self.on_progress(self.world)
             return True
-        if not is_quiet and self.until_s is not None:
+        if goes_on and self.until_s is not None:
             self.loop.advance_to(max(now, self.until_s))
         self._outcome = self.world.outcome(is_quiet=is_quiet)
         return False
+
+    def _has_schedules(self) -> bool:
+        return any(not cronjob["spec"].get("suspend") for cronjob in self.world.objects("cronjobs"))
 
 
 def _raise_from(error: BaseException | None) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from muster.api.codec import Object, Objects
 from muster.api.manifests import Manifest, creation_order, is_from_cluster, resource_of
 from muster.api.meta import name_of, namespace_of
-from muster.api.resource import NAMESPACES, NODES, Resource
+from muster.api.resource import NAMESPACES, NODES, RESOURCE_QUOTAS, Resource
 from muster.apiserver.store.memory import MemoryStore
 from muster.client.transport import ApiError, Transport
 from muster.clock import VirtualClock
@@ -133,6 +133,17 @@ class World:
             await self._ensure_namespace(name_of(obj), obj)
         else:
             await self.cluster.client.create(resource, namespace, obj)
+        if resource.kind == RESOURCE_QUOTAS.kind and self.clock.elapsed_s == 0:
+            await self._put_in_force(obj, namespace)
+
+    async def _put_in_force(self, quota: Object, namespace: str | None) -> None:
+        """A quota of the beginning counts from then on, as one that has been there for long (the server goes by its
+        status, which the quota controller writes a moment later)."""
+        hard = quota["spec"].get("hard") or {}
+        status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
+        await self.cluster.client.patch(
+            RESOURCE_QUOTAS, namespace, name_of(quota), {"status": status}, subresource="status"
+        )
 
     def _take_over(self, obj: Object, resource: Resource) -> None:
         """An object of a snapshot of a cluster: it is there as it was, with its uid, status and node."""

@@ -1,7 +1,7 @@
 """cronjob-controller: makes Jobs at the times of a schedule.
 
 The wait for a CronJob's next time is a periodic timer: a simulation ends although schedules never do, and CronJobs run
-in it only as long as something else goes on.
+in it only as long as something else goes on, or until a time that was asked for.
 """
 
 from __future__ import annotations

@@ -25,11 +25,15 @@ PARENT_ANNOTATION = "scheduling.k8s.io/parent-composite-podgroup"
 
 
 class GroupApi(Struct, frozen=True):
-    """The release whose rules hold, and the resources of the version that we read and write."""
+    """The release whose rules hold, and the resources of the version that we read and write.
+
+    `tells_failures`: an event says why an object cannot be made, whatever the release.
+    """
 
     release: JobGroups
     workloads: Resource = WORKLOADS
     groups: Resource = POD_GROUPS
+    tells_failures: bool = False
 
     @property
     def is_flat(self) -> bool:
@@ -163,7 +167,9 @@ def _create_group(job: Object, workload: Object, template: Object, api: GroupApi
 
 def _failed(job: Object, api: GroupApi) -> Emit | None:
     """1.36 says nothing when a creation fails."""
-    return Emit(job, "Warning", "FailedWorkloadCreate", "Error creating: {error}") if api.release == "1.37" else None
+    if api.release != "1.37" and not api.tells_failures:
+        return None
+    return Emit(job, "Warning", "FailedWorkloadCreate", "Error creating: {error}")
 
 
 def _reference(workload: Object, template: Object, api: GroupApi) -> Object:
