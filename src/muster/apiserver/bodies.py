@@ -270,7 +270,7 @@ def check_type(obj: Object, api_version: str, kind: str) -> None:
 
 
 def read_patch(request: ApiRequest, accepted: Sequence[str] = ()) -> Patch:
-    """The body as a patch; its value is ours. Raises StatusError (400, 415).
+    """The body as a patch. Raises StatusError (400, 415). Its value may be shared with the sender.
 
     `accepted`: the media types that the kind takes, () for all.
     """
@@ -281,7 +281,12 @@ def read_patch(request: ApiRequest, accepted: Sequence[str] = ()) -> Patch:
         )
     if type_ not in PATCH_TYPES:
         raise unsupported_media_type("415: Unsupported Media Type")
-    value = _patch_value(request.body, type_) if isinstance(request.body, bytes) else copy(request.body)
+    # The values of a JSON patch become parts of the object that later operations change; other patches stay as they are.
+    value: JSON
+    if isinstance(request.body, bytes):
+        value = _patch_value(request.body, type_)
+    else:
+        value = request.body if type_ in (MERGE_PATCH, STRATEGIC_MERGE_PATCH) else copy(request.body)
     if type_ == JSON_PATCH:
         if not isinstance(value, list):
             found = GO_NAMES[type(value)]

@@ -90,7 +90,8 @@ def union(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def _below(node: FieldSet) -> FieldSet:
-    return dict(_children(node))
+    """The node without what it says about its own path."""
+    return dict(_children(node)) if SELF in node else node
 
 
 def difference(one: FieldSet, other: FieldSet) -> FieldSet:
@@ -102,6 +103,8 @@ def difference(one: FieldSet, other: FieldSet) -> FieldSet:
         taken = other.get(element)
         if taken is None:
             children[element] = child
+            continue
+        if not child and not taken:
             continue
         node = _node(_is_member(child) and not _is_member(taken), difference(_below(child), _below(taken)))
         if node is not None:
@@ -217,15 +220,24 @@ def changes(old: Object, new: Object, schema: Schema | None) -> Changes:
 
 def _compare_maps(old: Object, new: Object, schema: Schema | None, removed: FieldSet, changed: FieldSet) -> None:
     is_built_in = schema is not None and bool(schema.name)
-    for name in new:
-        before, after = old.get(name), new[name]
+    for name, after in new.items():
+        before = old.get(name)
+        if before is after:
+            continue
         if is_built_in and before is None and after is not None and _is_always_there(schema, name):
             before = [] if isinstance(after, list) else {}
         if before != after:
-            _compare(f"f:{name}", before, after, child_of(schema, name), removed, changed)
+            if type(before) in _PLAIN and type(after) in _PLAIN:
+                (removed if after is None else changed)[f"f:{name}"] = _LEAF
+            else:
+                _compare(f"f:{name}", before, after, child_of(schema, name), removed, changed)
     for name, before in old.items():
         if name not in new and before is not None:
             _compare(f"f:{name}", before, None, child_of(schema, name), removed, changed)
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+"""Types of values that have no parts."""
 
 
 def _is_always_there(schema: Schema | None, name: str) -> bool:
@@ -256,8 +268,10 @@ def _compare(element: str, old: JSON, new: JSON, schema: Schema | None, removed:
 
 def _all_fields(value: Object, schema: Schema | None, target: FieldSet) -> None:
     for name, item in value.items():
-        if item is not None:
+        if type(item) not in _PLAIN:
             _compare(f"f:{name}", None, item, child_of(schema, name), EMPTY, target)
+        elif item is not None:
+            target[f"f:{name}"] = _LEAF
 
 
 def _compare_items(old: list[JSON], new: list[JSON], schema: Schema, removed: FieldSet, changed: FieldSet) -> None:

@@ -35,17 +35,25 @@ def _restore_problem(value: JSON, schema: Schema | None) -> str:
     if schema is None or value is None or not schema.type:
         return ""
     if isinstance(value, dict):
-        found = (_restore_problem(item, schema.child(key)) for key, item in value.items() if not key.startswith("$"))
-        return next(filter(None, found), "")
+        plain = schema.plain_fields
+        for key, item in value.items():
+            if (key in plain and type(item) not in _NESTED) or key.startswith("$"):
+                continue
+            problem = _restore_problem(item, schema.child(key))
+            if problem:
+                return problem
+        return ""
     if isinstance(value, list):
-        return next(filter(None, (_restore_problem(item, schema.items) for item in value)), "")
-    if schema.type == "array":
-        return f"cannot restore slice from {_GO_TYPES[type(value)]}"
-    if schema.type == "object" and schema.fields:
-        return f"cannot restore struct from: {_GO_TYPES[type(value)]}"
-    return ""
+        for item in value:
+            problem = _restore_problem(item, schema.items)
+            if problem:
+                return problem
+        return ""
+    return "" if schema.takes_plain else f"cannot restore {_GO_KINDS[schema.type]} {_GO_TYPES[type(value)]}"
 
 
+_NESTED = (dict, list)
+_GO_KINDS = {"array": "slice from", "object": "struct from:"}
 _GO_TYPES: dict[type, str] = {str: "string", bool: "bool", int: "int64", float: "float64"}
 
 
@@ -138,29 +146,32 @@ def strategic_merge(target: JSON, patch: JSON, schema: Schema | None) -> JSON:
     if "$retainKeys" in patch:
         kept = patch["$retainKeys"]
         result = {key: value for key, value in result.items() if key in kept}
+    orders = []
     for key, value in patch.items():
-        if key.startswith(_REMOVE):
+        if not key.startswith("$"):
+            if value is None:
+                result.pop(key, None)
+            elif type(value) in _NESTED:
+                result[key] = _merged_field(result.get(key), key, value, patch, schema)
+            else:
+                result[key] = value
+        elif key.startswith(_REMOVE):
             field = key.removeprefix(_REMOVE)
             result[field] = [item for item in result.get(field) or [] if item not in value]
-        elif not key.startswith("$"):
-            _merge_field(result, key, value, patch, schema)
-    for key, order in patch.items():
+        elif key.startswith(_ORDER):
+            orders.append(key)
+    for key in orders:
         field = key.removeprefix(_ORDER)
-        if key.startswith(_ORDER) and field not in patch and result.get(field):
-            result[field] = _ordered(result[field], result[field], order, _merge_key(schema, field))
+        if field not in patch and result.get(field):
+            result[field] = _ordered(result[field], result[field], patch[key], _merge_key(schema, field))
     return result
 
 
-def _merge_field(result: Object, key: str, value: JSON, patch: Object, schema: Schema | None) -> None:
+def _merged_field(current: JSON, key: str, value: JSON, patch: Object, schema: Schema | None) -> JSON:
     child = schema.child(key) if schema is not None else None
-    if value is None:
-        result.pop(key, None)
-    elif isinstance(value, list):
-        result[key] = _merge_list(result.get(key) or [], value, child, patch.get(f"{_ORDER}{key}"))
-    elif isinstance(value, dict):
-        result[key] = strategic_merge(result.get(key), value, child)
-    else:
-        result[key] = value
+    if isinstance(value, dict):
+        return strategic_merge(current, value, child)
+    return _merge_list(current or [], value, child, patch.get(f"{_ORDER}{key}"))
 
 
 def _merge_key(schema: Schema | None, field: str) -> str:
@@ -182,9 +193,10 @@ def _merge_list(current: list[JSON], patch: list[JSON], schema: Schema | None, o
     for item in patch:
         if not isinstance(item, dict) or (key not in item and "$patch" not in item):
             raise failure(500, "", f"map: {go_text(item)} does not contain declared merge key: {key}", {})
-        index = next((place for place, old in enumerate(result) if old.get(key) == item.get(key)), None)
+        name = item.get(key)
+        index = next((place for place, old in enumerate(result) if old.get(key) == name), None)
         if item.get("$patch") == "delete":
-            result = [old for old in result if old.get(key) != item.get(key)]
+            result = [old for old in result if old.get(key) != name]
         elif index is None:
             result.append(strategic_merge({}, item, schema.items))
         else:
@@ -204,12 +216,17 @@ def _ordered(items: list[JSON], current: list[JSON], order: list[JSON], key: str
     Where both leave a choice, named items come first, unless `current` has the other one before them.
     Source: strategicpatch `normalizeElementOrder` and `mergeSortedSlice`.
     """
-    ranks = {identity: rank for rank, identity in reversed(list(enumerate(_identity(item, key) for item in order)))}
+    ranks: dict[str, int] = {}
+    for rank, item in enumerate(order):
+        ranks.setdefault(_identity(item, key), rank)
+    found = [ranks.get(_identity(item, key), -1) for item in items]
+    by_rank = sorted((at for at, rank in enumerate(found) if rank >= 0), key=found.__getitem__)
+    if len(by_rank) == len(items):
+        return [items[at] for at in by_rank]
     places = {_identity(item, key): place for place, item in enumerate(current)}
-    named = sorted((item for item in items if _identity(item, key) in ranks), key=lambda i: ranks[_identity(i, key)])
-    others = [item for item in items if _identity(item, key) not in ranks]
+    others = [item for item, rank in zip(items, found, strict=True) if rank < 0]
     result: list[JSON] = []
-    for item in named:
+    for item in (items[at] for at in by_rank):
         place = places.get(_identity(item, key), -1)
         while others and places.get(_identity(others[0], key), place) < place:
             result.append(others.pop(0))

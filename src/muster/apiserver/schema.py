@@ -71,6 +71,16 @@ class Schema:
         return self.type in ("object", "") and not has_structure and (not self.name or self.name in _OPEN)
 
     @cached_property
+    def takes_plain(self) -> bool:
+        """Whether a text, number or truth value may stand here, as far as strategic patches ask."""
+        return self.type != "array" and not (self.type == "object" and self.fields)
+
+    @cached_property
+    def plain_fields(self) -> frozenset[str]:
+        """The named fields that take plain values."""
+        return frozenset(name for name, field in self.fields.items() if field.takes_plain)
+
+    @cached_property
     def merge_key(self) -> str:
         """The field that tells items apart in a strategic merge of this list, or ""."""
         return str(self._list.get("x-kubernetes-patch-merge-key") or "")

@@ -20,7 +20,7 @@ from muster.apiserver.registry.poddefaults import default_container
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Served
 from muster.apiserver.verbs import Verbs, kind_name, resource_name, shown_as
-from muster.client.transport import JSON_PATCH
+from muster.client.transport import APPLY_PATCH, JSON_PATCH
 
 
 class Call(Struct, frozen=True):
@@ -47,12 +47,22 @@ def status(call: Call) -> Object:
     if call.request.method in ("GET", "HEAD"):
         return shown_as(call.served, stored)
     old = shown_as(call.served, stored)
-    if call.request.method == "PATCH" and bodies.media_type(call.request) != JSON_PATCH:
-        # Nothing but metadata and status can change: the rest need not be decoded anew.
-        old = {key: value for key, value in old.items() if key != "spec"}
+    if call.request.method == "PATCH":
+        old = _without_what_stays(old, bodies.media_type(call.request))
     new = _written(call, old)
     patches = call.request.method == "PATCH"
     return call.verbs.write_status(call.ctx, call.served, stored, new, patches=patches)
+
+
+def _without_what_stays(old: Object, type_: str) -> Object:
+    """The object as a patch of its status sees it: nothing but metadata and status can change, so that the rest need
+    not be decoded anew, nor who owns which field, which is worked out from what changes."""
+    if type_ == JSON_PATCH:
+        return old
+    kept = {key: value for key, value in old.items() if key != "spec"}
+    if type_ != APPLY_PATCH:
+        kept["metadata"] = {key: value for key, value in old["metadata"].items() if key != "managedFields"}
+    return kept
 
 
 def _written(call: Call, old: Object) -> Object:

@@ -64,18 +64,14 @@ def _conditions(pod: Object, life: Life, data: Stages, phase: str, now: float) -
 
 
 def _condition(pod: Object, type_: str, value: bool, reason: str, message: str, now: float) -> Object:
-    before = condition(pod, type_)
+    before = condition(pod, type_) or {}
     status = "True" if value else "False"
-    since = before.get("lastTransitionTime") if before is not None and before.get("status") == status else None
-    return {
-        "type": type_,
-        "status": status,
-        "lastProbeTime": None,
-        "lastTransitionTime": since or rfc3339(now),
-        # null removes what an earlier state left there
-        "reason": reason or None,
-        "message": message or None,
-    }
+    since = before.get("lastTransitionTime") if before.get("status") == status else None
+    found: Object = {"type": type_, "status": status, "lastTransitionTime": since or rfc3339(now)}
+    for name, text in (("reason", reason), ("message", message)):
+        if text or name in before:
+            found[name] = text or None  # null removes what an earlier state left there
+    return found
 
 
 def _container(pod: Object, container: Object, life: Life, data: Stages) -> Object:

@@ -156,6 +156,8 @@ class Collection:
 
     def now(self, prefix: str, start: str) -> list[str]:
         """The current keys under a prefix, from `start` on."""
+        if not self.keys:
+            return []
         first = bisect_left(self.keys, max(prefix, start))
         return self.keys[first : bisect_left(self.keys, _after(prefix), lo=first)]
 
