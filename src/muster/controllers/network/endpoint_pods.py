@@ -98,7 +98,7 @@ def services_to_update(change: Change, state: State) -> Iterator[str]:
     """The keys of the Services whose endpoints a change of a pod may change."""
     pod = change.object
     namespace = namespace_of(pod)
-    if not state[SERVICES].any_in_namespace(namespace):
+    if not any(map(selector_of_service, state[SERVICES].in_namespace(namespace))):
         return
     old, new = change.old, change.new
     if change.type != "MODIFIED" or old is None or new is None:
