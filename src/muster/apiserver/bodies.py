@@ -281,7 +281,7 @@ def read_patch(request: ApiRequest, accepted: Sequence[str] = ()) -> Patch:
         )
     if type_ not in PATCH_TYPES:
         raise unsupported_media_type("415: Unsupported Media Type")
-    # The values of a JSON patch become parts of the object that later operations change; other patches stay as they are.
+    # What a JSON patch adds becomes part of what its later operations change; other patches stay as they are.
     value: JSON
     if isinstance(request.body, bytes):
         value = _patch_value(request.body, type_)

@@ -29,13 +29,14 @@ def make_pod(name: str, *, group: str | None = None, node: str | None = None, cp
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
 
 
-def make_gang(name: str, size: int) -> Object:
-    """A PodGroup that wants `size` members."""
+def make_gang(name: str, size: int, topology: Sequence[Object] = ()) -> Object:
+    """A PodGroup that wants `size` members; `topology`: the constraints on where they are."""
+    constraints = {"schedulingConstraints": {"topology": [*topology]}} if topology else {}
     return {
         "apiVersion": POD_GROUPS.api_version,
         "kind": POD_GROUPS.kind,
         "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": size}}},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": size}}, **constraints},
     }
 
 

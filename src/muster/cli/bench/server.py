@@ -17,6 +17,8 @@ _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 """With it, Python compiles everything at every start, which takes as long as all else."""
 START_LIMIT_S = 120.0
 STOP_LIMIT_S = 30.0
+SETTLE_S = 0.5
+SETTLE_LIMIT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +49,30 @@ class Server:
         match = re.search(r"VmHWM:\s*(\d+) kB", status)
         return round(int(match[1]) / 1024) if match else 0
 
+    def settle(self) -> None:
+        """Wait until the server has little to do: nodes have their leases and are told of."""
+        for _ in range(round(SETTLE_LIMIT_S / SETTLE_S)):
+            before_s = self.cpu_s()
+            time.sleep(SETTLE_S)
+            if self.cpu_s() - before_s < SETTLE_S / 4:
+                return
+
+    def begin_shares(self) -> None:
+        """Where the shares are written: count from here on."""
+        self.process.send_signal(signal.SIGUSR1)
+
 
 @contextlib.contextmanager
-def running(arguments: Sequence[str]) -> Iterator[Server]:
+def running(arguments: Sequence[str], shares: Path | None = None) -> Iterator[Server]:
     """Start `muster up` with these arguments, wait until it is ready, and stop it at the end.
 
-    Raises RuntimeError with what it said if it does not start.
+    `shares`: the file for what it spent its processor time on (see `muster.cli.bench.shares`). Raises RuntimeError with
+    what it said if it does not start.
     """
     started_at = time.perf_counter()
+    program = ["muster.cli.main"] if shares is None else ["muster.cli.bench.shares", str(shares)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "muster.cli.main", "up", *arguments],
+        [sys.executable, "-m", *program, "up", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
