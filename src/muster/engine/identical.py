@@ -25,6 +25,8 @@ from muster.engine.snapshot import Snapshot, Trial
 
 _BLOCK = 16_384
 """About how many (node, k) pairs are scored in one go: their temporaries stay in the cache."""
+_FEW = 1_024
+"""So many pairs are sorted in less time than it takes to find out which matter."""
 
 
 class Pairs(Struct, frozen=True):
@@ -92,8 +94,12 @@ def best_pairs(score: Callable[[Ints, Ints], Ints], rows: Ints, caps: Ints, numb
     """The first `number` pairs by (level descending, row ascending, k ascending); needs 1 ≤ number ≤ sum(caps).
 
     `rows` ascend and caps are positive; scores are ≥ 0. Columns k = 1, 2, … are swept over the nodes that can still
-    contribute: a node drops out when its level falls below the one at which `number` pairs exist already.
+    contribute: a node drops out when its level falls below the one at which `number` pairs exist already. Where there
+    are few pairs, all of them are scored at once.
     """
+    most = min(int(caps.max()), number)
+    if len(rows) * most <= _FEW:
+        return _of_all_pairs(score, rows, caps, number, most)
     level = _in_blocks(score, rows)
     found = _Levels(int(level.max()) + 1, number)
     found.add(rows, np.ones(len(rows), dtype=np.int64), level)
@@ -110,6 +116,17 @@ def best_pairs(score: Callable[[Ints, Ints], Ints], rows: Ints, caps: Ints, numb
         found.add(rows[row_at], k_at + (k + 1), table[valid])
         k += width
         width = max(1, min(2 * width, _BLOCK // len(rows)))
+
+
+def _of_all_pairs(score: Callable[[Ints, Ints], Ints], rows: Ints, caps: Ints, number: int, most: int) -> Pairs:
+    """`best_pairs` by sorting all pairs; `most`: the largest k."""
+    columns = np.arange(1, most + 1, dtype=np.int64)
+    scores = score(np.repeat(rows, most), np.tile(columns, len(rows))).reshape(len(rows), most)
+    table = np.minimum.accumulate(scores, axis=1)
+    row_at, k_at = np.nonzero(columns <= caps[:, None])  # by row, then by k
+    levels = table[row_at, k_at]
+    best = np.argsort(-levels, kind="stable")[:number]
+    return Pairs(rows[row_at[best]], k_at[best] + 1, levels[best])
 
 
 class _Levels:

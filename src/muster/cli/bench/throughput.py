@@ -1,4 +1,4 @@
-"""Pods created over HTTP by one client until they are seen bound: single ones, gangs, and gangs bound to a rack each."""
+"""Pods created over HTTP by one client until they are seen bound: single ones, gangs, and gangs of one rack each."""
 
 from __future__ import annotations
 

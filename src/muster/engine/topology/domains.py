@@ -319,13 +319,14 @@ def ranking(profile: Profile, snapshot: Snapshot, request: GroupRequest, key: st
     wanted = np.array([len(demand.places) for demand in demands], dtype=np.int64)
     taken = np.minimum(rooms, wanted[:, None])
     most, room = taken.sum(axis=0), rooms.sum(axis=0)
-    nominated = domains.sums(_nominated(snapshot, request))
+    nominated = _nominated(snapshot, request, domains)
     score = placement_scores(profile, snapshot, demands, domains, taken)
-    order = np.lexsort((room, -score, -nominated, -most))  # stable: at a tie in NodeTable order
+    keys = np.stack([-most, -nominated, -score, room])
+    order = np.lexsort(keys[::-1])  # stable: at a tie in NodeTable order
     if request.topology_domain is not None:
         pinned = snapshot.table.column(key).values.get(request.topology_domain, -1)
         order = order[order == pinned]
-    return Ranking(domains.values, order, np.stack([-most, -nominated, -score, room]))
+    return Ranking(domains.values, order, keys)
 
 
 def _rooms(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], domains: Domains) -> Ints:
@@ -334,11 +335,13 @@ def _rooms(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], doma
     return np.stack([domains.sums(of(demand.shape, snapshot)) for demand in demands])
 
 
-def _nominated(snapshot: Snapshot, request: GroupRequest) -> Ints:
-    """int64[N]: for how many of the members each node was cleared."""
+def _nominated(snapshot: Snapshot, request: GroupRequest, domains: Domains) -> Ints:
+    """int64[D]: for how many of the members nodes of each domain were cleared."""
     index = snapshot.table.index
     rows = [index[member.nominated] for member in request.members if member.nominated in index]
-    return np.bincount(np.array(rows, dtype=np.int64), minlength=len(snapshot)).astype(np.int64)
+    if not rows:
+        return np.zeros(len(domains.values), dtype=np.int64)
+    return domains.sums(np.bincount(np.array(rows, dtype=np.int64), minlength=len(snapshot)).astype(np.int64))
 
 
 def placement_scores(
