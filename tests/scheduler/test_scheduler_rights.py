@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
 import pytest
 from test_scheduler_grouping import define
@@ -14,12 +14,15 @@ from test_scheduler_volumes import CONTROLLERS, claim, local_volume, node, pod, 
 from muster.api.codec import Object, Objects
 from muster.api.groups import POD_GROUP_KEY
 from muster.api.resource import (
+    DEVICE_CLASSES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     POD_GROUPS,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     STORAGE_CLASSES,
     Resource,
 )
@@ -39,9 +42,13 @@ from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.provisioning.objects import PROVISIONING_REQUESTS, ProvisioningTerms
 from muster.scheduler.service import Scheduler
 from muster.testing import make_group, make_pod
+from muster.testing.devices import make_claim, make_device_class, make_slice, pod_claim
 
 CUSTOM = Resource("scheduling.muster-k8s.dev", "v1beta1", "podgroups", "PodGroup")
-_CREATED = (NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, POD_GROUPS, PODS, PRIORITY_CLASSES, STORAGE_CLASSES)
+_CREATED = (
+    *(NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, POD_GROUPS, PODS, PRIORITY_CLASSES, STORAGE_CLASSES),
+    *(DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES),
+)
 RESOURCES = {each.kind: each for each in _CREATED}
 ASKED = tuple[str, str, str, str, str]
 """verb, group, resource or resource/subresource, namespace, name."""
@@ -131,6 +138,8 @@ def test_no_right_is_given_that_is_never_used(asked: set[ASKED]) -> None:
         ("patch", "scheduling.k8s.io", "compositepodgroups/status"),
         ("patch", "scheduling.muster-k8s.dev", "compositepodgroups/status"),
         ("get", "", "pods"),  # after a binding that was refused
+        ("get", "resource.k8s.io", "resourceclaims"),  # one that somebody else has written meanwhile
+        ("delete", "resource.k8s.io", "resourceclaims"),  # one for extended resources, after a binding that was refused
     }
 
 
@@ -201,6 +210,14 @@ async def hold(election: Election) -> None:
     await election.keep()
 
 
+async def use_devices(create: Callable[..., Awaitable[None]], clock: VirtualClock) -> None:
+    """A claim, and one that is made for an extended resource."""
+    await create(make_device_class("gpu", extended="nvidia.com/gpu"), make_slice("a", 3), make_claim("one"))
+    await create(make_pod("with-claim", spec=pod_claim("gpu", claim="one")))
+    await create(make_pod("with-extended", gpu=1))
+    await clock.sleep(5)
+
+
 async def play(client: Client, clock: VirtualClock, group: str) -> None:
     async def create(*objects: Object) -> None:
         for obj in objects:
@@ -223,6 +240,8 @@ async def play(client: Client, clock: VirtualClock, group: str) -> None:
     await create(local_volume("here", "a", class_name="local"))
     await create(pod("with-data", "data"), pod("with-disk", "disk"))
     await clock.sleep(5)
+    if group != CUSTOM.group:
+        await use_devices(create, clock)
     await create(gang, *(in_group(make_pod(f"g-{number}", cpu="2"), "g") for number in range(2)))
     await clock.sleep(5)
     await create(much, *(in_group(make_pod(f"m-{at}", cpu="64"), "much") for at in range(2)))

@@ -15,7 +15,8 @@ from muster.engine.arrays import frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
 from muster.engine.devices.demand import DeviceDemand, demand_of
 from muster.engine.devices.features import OURS, Features
-from muster.engine.devices.view import IN_FLIGHT, classes_of
+from muster.engine.devices.reserving import DeviceLedger, DeviceReservation, Wanting, assumed
+from muster.engine.devices.view import classes_of
 from muster.engine.identity import NO_TERMS, Identity, PodTerms, SelectedKeys, has_terms, parse_terms
 from muster.engine.nodes import NodeRecord, NodeTable, build_table, parse_node
 from muster.engine.objects import RESOURCE_CLAIM, ObjectStore, relevant, selectors_of
@@ -23,7 +24,7 @@ from muster.engine.pod_book import OwnPodBook, PodBook
 from muster.engine.ports import PortTable
 from muster.engine.requests import Usage, usage_of
 from muster.engine.shape import IdentityKey, Shape, parse_shape, shape_key, usage_key
-from muster.engine.snapshot import Nomination, Snapshot, add_presence, add_usage, add_usages, moved_usage
+from muster.engine.snapshot import Nomination, Snapshot, add_presence, add_usage, add_usages, moved_usage, spots_of
 from muster.engine.spreading import parse_spread
 from muster.engine.storage.reserving import Reservation, Reservations, reservation_at
 
@@ -64,6 +65,7 @@ class ClusterState:
         self._unprojected = False  # whether identities of placed pods lack labels that somebody selects by now
         self._nominated: dict[str, tuple[str, Nomination]] = {}
         self._reservations = Reservations()
+        self.devices = DeviceLedger()
         self.objects = ObjectStore()
         table = build_table((), self._axis)
         self._live = Snapshot(table, zeros(0, len(self._axis)), zeros(0, 2), PortTable(0), self._placed)
@@ -145,16 +147,19 @@ class ClusterState:
 
     def devices_of(self, pod: Object) -> DeviceDemand | None:
         """What a pending pod asks of devices, with the claims and classes of this moment."""
+        return self._demand(pod)
+
+    def _demand(self, pod: Object, *, by_name: bool = False) -> DeviceDemand | None:
+        objects = self.objects
         return demand_of(
-            pod, lambda key: self.objects.get(RESOURCE_CLAIM, key), classes_of(self.objects), self._features
+            pod, lambda key: objects.get(RESOURCE_CLAIM, key), classes_of(objects), self._features, by_name=by_name
         )
 
     def assume_allocation(self, key: str, allocation: Object) -> None:
         """Count devices for a claim that are decided and not written yet; an unknown claim is ignored."""
         claim = self.objects.get(RESOURCE_CLAIM, key)
         if claim is not None:
-            assumed = {**claim, "status": {**(claim.get("status") or {}), "allocation": allocation}, IN_FLIGHT: True}
-            self.objects.set(RESOURCE_CLAIM, assumed)
+            self.objects.set(RESOURCE_CLAIM, assumed(claim, allocation))
             self._last = None
 
     def note_rules(self, pod: Object) -> None:
@@ -251,7 +256,10 @@ class ClusterState:
 
     def set_object(self, kind: str, obj: Object) -> bool:
         """Adds or replaces an object of one of `objects.KINDS`; whether it is a different one now."""
-        if not self.objects.set(kind, self._reservations.seen(kind, relevant(kind, obj), self.objects)):
+        shown = self._reservations.seen(kind, relevant(kind, obj), self.objects)
+        if kind == RESOURCE_CLAIM:
+            shown = self.devices.seen(shown)
+        if not self.objects.set(kind, shown):
             return False
         self._last = None
         self._select(list(selectors_of(kind, obj)))
@@ -260,6 +268,8 @@ class ClusterState:
     def remove_object(self, kind: str, key: str) -> bool:
         """Forgets an object by its key (`namespace/name`, or the name); whether it was known."""
         self._reservations.gone(kind, key)
+        if kind == RESOURCE_CLAIM:
+            self.devices.gone(key)
         if not self.objects.remove(kind, key):
             return False
         self._last = None
@@ -307,6 +317,31 @@ class ClusterState:
     def reservation(self, key: str) -> Reservation | None:
         """What is assumed for a pod."""
         return self._reservations.by_pod.get(key)
+
+    # -- devices
+
+    def reserve_devices(self, pods: Sequence[tuple[str, Object, str]]) -> str:
+        """Assume the devices that pods (key, pod, node) are to have, one after the other.
+
+        The key of the first that finds none, or ""; `release_devices` undoes it for each.
+        """
+        table = self.table
+        spots = spots_of(table)
+        wanting = [Wanting(key, pod, spots[table.index[node]]) for key, pod, node in pods if node in table.index]
+        failed = self.devices.reserve(wanting, lambda pod: self._demand(pod, by_name=True), self.objects)
+        self._last = None
+        return failed
+
+    def release_devices(self, key: str) -> bool:
+        """Assume nothing more for a pod; whether something was. Idempotent."""
+        if not self.devices.release(key, self.objects):
+            return False
+        self._last = None
+        return True
+
+    def device_reservation(self, key: str) -> DeviceReservation | None:
+        """What is assumed for a pod."""
+        return self.devices.by_pod.get(key)
 
     # -- snapshots
 

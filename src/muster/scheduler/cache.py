@@ -12,12 +12,14 @@ from muster.api.grouping import Grouping
 from muster.api.groups import GroupRef, GroupTerms, group_of
 from muster.api.meta import controller_of, is_deleting, key_of, name_of, uid_of
 from muster.client.informer import Change
+from muster.engine.devices.features import OURS, Features
 from muster.engine.model import Placement
-from muster.engine.objects import PERSISTENT_VOLUME
+from muster.engine.objects import PERSISTENT_VOLUME, RESOURCE_CLAIM
 from muster.engine.shape import Shape
 from muster.engine.state import ClusterState
 from muster.scheduler.changes import (
     ClusterEvent,
+    claim_may_help,
     has_succeeded,
     is_leaving,
     is_terminal,
@@ -35,11 +37,17 @@ class SchedulerCache(GroupBook):
     """Nodes and pods by key, what is known of groups, and the engine's view of nodes and usage (`state`)."""
 
     def __init__(
-        self, scheduler_names: frozenset[str], *, pod_by_pod: bool = False, grouping: Grouping | None = None
+        self,
+        scheduler_names: frozenset[str],
+        *,
+        pod_by_pod: bool = False,
+        grouping: Grouping | None = None,
+        features: Features = OURS,
     ) -> None:
         super().__init__()
         self.pods: dict[str, PodRecord] = {}
-        self.state = ClusterState(self)
+        self.state = ClusterState(self, features)
+        self._waits_for_writes = features.upstream
         self.nodes: dict[str, Object] = {}
         self._scheduler_names = scheduler_names
         self._pod_by_pod = pod_by_pod
@@ -115,7 +123,10 @@ class SchedulerCache(GroupBook):
                 changed = self.state.remove_object(kind, key_of(change.object))
             else:
                 changed = self.state.set_object(kind, change.new)
-            if changed:
+            helps = kind != RESOURCE_CLAIM or claim_may_help(
+                change.old, change.new, waits_for_writes=self._waits_for_writes
+            )
+            if changed and helps:
                 self._effects.objects[kind] = None
 
     def assume(self, key: str, node: str) -> None:
@@ -144,16 +155,33 @@ class SchedulerCache(GroupBook):
                 return each
         return None
 
-    def _release_volumes(self, key: str) -> None:
+    def reserve_devices(self, placements: Sequence[Placement]) -> None:
+        """Assume the devices of pods that are placed together, before they are assumed; `forget` undoes it.
+
+        The devices were found in another order, perhaps: who finds none comes first, as with volumes.
+        """
+        pods = [(each.pod, self.pods[each.pod].pod, each.node) for each in placements]
+        order = [each for each in pods if self.state.devices_of(each[1]) is not None]
+        for _ in range(len(order)):
+            missing = self.state.reserve_devices(order)
+            if not missing or missing == order[0][0]:
+                return
+            for key, _, _ in order:
+                self.state.release_devices(key)
+            order.sort(key=lambda each: each[0] != missing)
+
+    def _release_reserved(self, key: str) -> None:
         if self.state.release_volumes(key):
             self._effects.objects[PERSISTENT_VOLUME] = None
+        if self.state.release_devices(key):
+            self._effects.objects[RESOURCE_CLAIM] = None
 
     def forget(self, key: str) -> bool:
         """Undo `assume`, unless the pod is seen bound or gone meanwhile; whether it is pending again."""
         record = self.pods.get(key)
         if record is None or not record.assumed:
             return False
-        self._release_volumes(key)
+        self._release_reserved(key)
         self._move(record, "", assumed=False)
         self._touch(record, retry=True)
         return True
@@ -197,7 +225,7 @@ class SchedulerCache(GroupBook):
         self.state.note_rules(pod)
         node = pod["spec"].get("nodeName") or ""
         if node:
-            self._release_volumes(record.key)
+            self._release_reserved(record.key)
             if record.node == node:
                 record.assumed = False
                 self.assigned_changed[record.key] = None
@@ -221,7 +249,7 @@ class SchedulerCache(GroupBook):
         record = self.pods.get(key)
         if record is None:
             return
-        self._release_volumes(key)
+        self._release_reserved(key)
         freed = record.node
         self._leave(record)
         del self.pods[key]

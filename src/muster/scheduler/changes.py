@@ -111,7 +111,23 @@ def usage_differs(old: Object, new: Object) -> bool:
 
 def request_differs(old: Object, new: Object) -> bool:
     """Whether what a pending pod asks for may be different."""
-    return bool(old["spec"] != new["spec"] or _labels(old) != _labels(new))
+    claims = _status(old, "resourceClaimStatuses") != _status(new, "resourceClaimStatuses")
+    return bool(old["spec"] != new["spec"] or _labels(old) != _labels(new) or claims)
+
+
+def claim_may_help(old: Object | None, new: Object | None, *, waits_for_writes: bool) -> bool:
+    """Whether a change of a ResourceClaim may let some pod be placed.
+
+    That devices were given or another consumer was noted helps nobody, unless pods wait until that is written.
+    """
+    if old is None or new is None or is_deleting(new):
+        return True
+    before, after = old.get("status") or {}, new.get("status") or {}
+    if before.get("allocation") is None and after.get("allocation") is not None:
+        return waits_for_writes
+    if before.get("allocation") != after.get("allocation"):
+        return True
+    return len(before.get("reservedFor") or ()) > len(after.get("reservedFor") or ())
 
 
 def has_succeeded(pod: Object) -> bool:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from muster.api.meta import uid_of
 from muster.clock import Clock
 from muster.engine.axis import PODS
+from muster.engine.devices.features import OURS, upstream_features
 from muster.engine.model import Decision, Infeasible, Member, Placement
 from muster.engine.preemption.model import NoPlan, Plan
 from muster.engine.snapshot import Snapshot
@@ -88,7 +89,10 @@ class SchedulerCore:
 
     def __post_init__(self) -> None:
         self.cache = SchedulerCache(
-            self.options.scheduler_names, pod_by_pod=self.options.pod_by_pod, grouping=self.options.grouping
+            self.options.scheduler_names,
+            pod_by_pod=self.options.pod_by_pod,
+            grouping=self.options.grouping,
+            features=OURS if self.options.release is None else upstream_features(),
         )
         self.queue = SchedulingQueue(self.options.backoff, flush_after_s=self.options.flush_after_s)
         self.entities = Entities(self.cache, self.options)
@@ -457,6 +461,8 @@ class SchedulerCore:
         entity, rejection = verdict.ask.entity, verdict.rejection
         if self.entities.binds_volumes(verdict.ask.profile):
             self.cache.reserve_volumes(verdict.placements)
+        if self.entities.gives_devices(verdict.ask.profile):
+            self.cache.reserve_devices(verdict.placements)
         for placement in verdict.placements:
             self.cache.assume(placement.pod, placement.node)
         if verdict.placements:

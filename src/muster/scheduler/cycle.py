@@ -242,6 +242,9 @@ def _joins(first: Ask, ask: Ask) -> bool:
     alike = first.priority == ask.priority and first.profile == ask.profile
     # A volume that they have in common ties all to the node of the first: together they would look for another.
     plain = plain and not first.members[0].shape.usage.volumes
+    # So do claims that several pods use; those of one pod alone are not named.
+    devices = first.members[0].shape.usage.devices
+    plain = plain and (devices is None or not any(each.key for each in devices.claims))
     return plain and alike and first.members[0].shape == ask.members[0].shape
 
 

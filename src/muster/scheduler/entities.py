@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from muster.api.groups import GroupRef
 from muster.api.meta import uid_of
 from muster.engine.model import Member
+from muster.engine.plugins.dynamic_resources import DynamicResources
 from muster.engine.plugins.volume_binding import VolumeBinding
 from muster.engine.profile import Profile
 from muster.scheduler.cache import SchedulerCache
@@ -45,6 +46,10 @@ class Entities:
     def binds_volumes(self, profile: int) -> bool:
         """Whether the rules of that number bind volumes for pods."""
         return any(isinstance(plugin, VolumeBinding) for plugin in self.profiles[profile].filters)
+
+    def gives_devices(self, profile: int) -> bool:
+        """Whether the rules of that number give devices to pods."""
+        return any(isinstance(plugin, DynamicResources) for plugin in self.profiles[profile].filters)
 
     def root_of(self, group: str) -> str | None:
         """The root of the tree that a group is a part of; None if there is none."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from muster.api.grouping import Grouping
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.profile import Profile
-from muster.engine.registry import VolumeBindingArguments
+from muster.engine.registry import DynamicResourcesArguments, VolumeBindingArguments
 from muster.engine.upstream.model import Choices, Release
 from muster.scheduler.configuration.reading import DEFAULT_SCHEDULER, SchedulerConfiguration
 from muster.scheduler.provisioning.objects import ProvisioningTerms
@@ -44,6 +44,7 @@ class SchedulerOptions(Struct, frozen=True):
     `keeps_together`: whether gangs that ask for it are evicted as a whole when they lose members (see `keeping`).
     `grouping`: which of our pods are a group besides those that Kubernetes' own objects make one.
     `bind_timeouts_s`: how long the volumes of a pod may take, by schedulerName (VolumeBindingArgs).
+    `device_timeouts_s`: how long it may take until its devices are ready, likewise (DynamicResourcesArgs).
     `bindings`: how many bind requests are under way at once. Times are in seconds. `plan_limit_s`: a cap for each
     search for victims in a live scheduler; without, work alone is counted, and equal runs have equal plans.
     `allow_consolidation`: pods that fit elsewhere are evicted, so that their controllers make them anew there, if that
@@ -54,6 +55,7 @@ class SchedulerOptions(Struct, frozen=True):
     scheduler_names: frozenset[str] = frozenset({DEFAULT_SCHEDULER, MUSTER})
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     bind_timeouts_s: Mapping[str, float] = field(default_factory=dict)
+    device_timeouts_s: Mapping[str, float] = field(default_factory=dict)
     placement: PlacementMode = "exact"
     pod_by_pod: bool = False
     say_why_held: bool = True
@@ -89,6 +91,10 @@ class SchedulerOptions(Struct, frozen=True):
         """How long the volumes of pods with this schedulerName may take."""
         return self.bind_timeouts_s.get(scheduler_name, float(VolumeBindingArguments().bind_timeout_s))
 
+    def device_timeout_s(self, scheduler_name: str) -> float:
+        """How long it may take until the devices of pods with this schedulerName are ready."""
+        return self.device_timeouts_s.get(scheduler_name, DynamicResourcesArguments().binding_timeout_s)
+
     def with_configuration(self, configuration: SchedulerConfiguration) -> SchedulerOptions:
         """The same, with what a configuration file sets: profiles and backoff.
 
@@ -106,5 +112,6 @@ class SchedulerOptions(Struct, frozen=True):
             scheduler_names=frozenset(profiles),
             profiles=profiles,
             bind_timeouts_s=timeouts,
+            device_timeouts_s={name: each.dynamic_resources.binding_timeout_s for name, each in arguments.items()},
             backoff=configuration.backoff,
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from muster.api.codec import Object
-from muster.api.resource import KUEUE_TOPOLOGIES, Resource
+from muster.api.resource import DEVICE_TAINT_RULES, KUEUE_TOPOLOGIES, Resource
 from muster.api.versions import GROUP, to_hub
 from muster.client.client import Client
 from muster.client.informer import RETRY_S, Change, Informer
@@ -28,8 +28,11 @@ PLACES = (
     (MUSTER_GROUP, "v1beta1"),
 )
 """Where the group API may be, best first."""
-VERSIONS = {KUEUE_TOPOLOGIES.group: ("v1beta2", "v1beta1", "v1alpha1")}
-"""Of other groups: versions of which any will do, best first."""
+VERSIONS = {
+    KUEUE_TOPOLOGIES.plural: ("v1beta2", "v1beta1", "v1alpha1"),
+    DEVICE_TAINT_RULES.plural: ("v1", "v1beta2", "v1alpha3"),
+}
+"""Of other resources: versions of which any will do, best first."""
 
 
 async def served(client: Client, clock: Clock, resource: Resource, *, optional: bool = False) -> Resource | None:
@@ -42,7 +45,7 @@ async def served(client: Client, clock: Clock, resource: Resource, *, optional: 
             if await _has(client, clock, f"/apis/{group}/{version}", resource.plural):
                 return replace(resource, group=group, version=version)
         return None
-    for version in VERSIONS.get(resource.group, (resource.version,)):
+    for version in VERSIONS.get(resource.plural, (resource.version,)):
         candidate = replace(resource, version=version)
         status = (await _answer(client, clock, candidate.path(), (("limit", "1"),))).status
         if status != 404 and (status == 200 or not optional):

@@ -25,6 +25,7 @@ from muster.api.resource import (
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
+    RESOURCE_CLAIMS,
     WORKLOADS,
     Resource,
 )
@@ -37,6 +38,7 @@ from muster.scheduler.apart import Answer, Apart
 from muster.scheduler.binder import Binder, BindRequest, Commit
 from muster.scheduler.core import SchedulerCore
 from muster.scheduler.cycle import SCHEDULER_ERROR, Rejection, Verdict
+from muster.scheduler.devices.binder import DeviceBinder
 from muster.scheduler.members import scheduler_name_of
 from muster.scheduler.metrics import SchedulerMetrics
 from muster.scheduler.options import SchedulerOptions
@@ -58,6 +60,8 @@ STAND_BY_S = 1.0
 DRAIN_PAUSE_S = 0.05
 OF_VOLUMES = frozenset({PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, NODES, PODS})
 """What pods that wait for their volumes look at."""
+OF_DEVICES = frozenset({RESOURCE_CLAIMS, NODES, PODS})
+"""What pods that wait for their devices look at."""
 
 
 class Scheduler:
@@ -104,6 +108,7 @@ class Scheduler:
         self._repairs = Repairs(cache, rng, self.options.repair_after_s, keeps=self.options.keeps_together)
         self._contested: dict[str, None] = {}
         self._volumes = VolumeBinder(client, clock, cache.state, self)
+        self._devices = DeviceBinder(client, clock, cache.state, self, cache.pod_groups.get)
         self._changes: list[tuple[Resource, list[Change]]] = []
         self._work = asyncio.Event()
         self._answers: list[tuple[Apart | Planning, Answer | Plan | NoPlan | Exception]] = []
@@ -243,6 +248,8 @@ class Scheduler:
                     self._watch_over(change)
                 if change.new is None:
                     self._forget(resource, key_of(change.object))
+        if any(resource in OF_DEVICES for resource, _ in arrived):
+            self._devices.changed()
 
     def _forget(self, resource: Resource, key: str) -> None:
         """Keep nothing about objects that are gone."""
@@ -327,10 +334,23 @@ class Scheduler:
         for placement in verdict.placements:
             record = self.core.cache.pods[placement.pod]
             requests.append(BindRequest(record.key, record.pod, placement.node, commit))
+        if any(self.core.cache.state.device_reservation(request.key) for request in requests):
+            assert self._tasks is not None
+            timeout_s = self.options.device_timeout_s(scheduler_name_of(requests[0].pod))
+            self._tasks.create_task(self._devices.bind(requests, timeout_s))
+        else:
+            self.devices_bound(requests)
+
+    def devices_bound(self, requests: Sequence[BindRequest]) -> None:
+        """The claims of the pods of a commit are written; their volumes come next."""
         if any(self.core.cache.state.reservation(request.key) for request in requests):
-            self._bind_volumes(requests)
+            self._bind_volumes(list(requests))
         else:
             self.volumes_bound(requests)
+
+    def devices_failed(self, requests: Sequence[BindRequest], failed: BindRequest | None, why: str) -> None:
+        """The pods of a commit are taken back together, so that no gang is half bound for want of a device."""
+        self._take_back(requests, failed, f'running PreBind plugin "DynamicResources": {why}')
 
     def _bind_volumes(self, requests: list[BindRequest]) -> None:
         assert self._tasks is not None
@@ -343,8 +363,10 @@ class Scheduler:
 
     def volumes_failed(self, requests: Sequence[BindRequest], failed: BindRequest | None, why: str) -> None:
         """The pods of a commit are taken back together, so that no gang is half bound for want of a volume."""
+        self._take_back(requests, failed, f'running PreBind plugin "VolumeBinding": binding volumes: {why}')
+
+    def _take_back(self, requests: Sequence[BindRequest], failed: BindRequest | None, message: str) -> None:
         if failed is not None:
-            message = f'running PreBind plugin "VolumeBinding": binding volumes: {why}'
             self._teller.pods(Rejection((failed.key,), SCHEDULER_ERROR, message))
         for request in requests:
             request.commit.waiting -= 1
@@ -369,6 +391,7 @@ class Scheduler:
     def bound(self, request: BindRequest) -> None:
         self.ready.set()
         self.core.bound(request.key)
+        self._devices.bound(request.key)
         self.metrics.bound("bound")
         self._reporter.scheduled(request.pod, request.node)
         self._after_commit(request.commit)
@@ -379,6 +402,8 @@ class Scheduler:
         self.metrics.bound("failed")
         if request.commit.ref is not None:
             self._repairs.failed(request.commit.ref.key)
+        if self._tasks is not None and self._devices.has_written(request.key):
+            self._tasks.create_task(self._devices.unbind(request.key))
         if self._is_current(request):
             self.core.bind_failed(request.key, self._clock.now())
         self._after_commit(request.commit)

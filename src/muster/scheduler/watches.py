@@ -18,6 +18,8 @@ from muster.api.resource import (
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
     CUSTOM_RESOURCE_DEFINITIONS,
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
     JOBS,
     KUEUE_TOPOLOGIES,
     NAMESPACES,
@@ -29,6 +31,8 @@ from muster.api.resource import (
     PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     SERVICES,
     STATEFUL_SETS,
     STORAGE_CLASSES,
@@ -52,6 +56,10 @@ OBSERVED = (
     CSI_DRIVERS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    RESOURCE_SLICES,
+    RESOURCE_CLAIMS,
 )
 """Objects that only some rules look at: without the right to see them, those rules see none."""
 NEEDED = (NODES, COMPOSITE_POD_GROUPS, POD_GROUPS, WORKLOADS, JOBS, POD_DISRUPTION_BUDGETS, PODS)

@@ -16,6 +16,7 @@ from muster.api.groups import find_terms, group_of
 from muster.api.meta import condition, is_deleting, key_of, name_of, uid_of
 from muster.api.quantity import resource_units
 from muster.engine.requests import host_ports, pod_requests
+from muster.simulator.device_use import DeviceUse
 from muster.simulator.history import PREEMPTED, History, PodHistory
 from muster.simulator.options import ClusterOptions
 
@@ -62,6 +63,7 @@ class InvariantChecker:
         self._groups: dict[str, dict[str, Object]] = {"podgroups": {}, "workloads": {}}
         self._needed: dict[str, int] = {}
         """By group: the smallest minCount that it had when one of its members was bound."""
+        self._devices = DeviceUse()
 
     def observe(self, key: str, value: Object | None, before: Object | None, time_s: float) -> None:
         """Take in one write (see `observed.Observer`)."""
@@ -71,6 +73,9 @@ class InvariantChecker:
             self._observe_node(value, before)
         elif key.startswith(("/podgroups/", "/workloads/")):
             self._observe_group(key.split("/")[1], value, before)
+        elif key.startswith("/resourceclaims/"):
+            for claim, text in self._devices.observe(value, before):
+                self._report(NO_OVERCOMMIT, f"ResourceClaim {claim}", time_s, text)
 
     def check_rest(self, objects: Mapping[str, Objects], history: History, time_s: float) -> None:
         """Check what holds when nothing is under way. `objects`: by plural, in stored form."""
@@ -101,7 +106,8 @@ class InvariantChecker:
             assert before is not None
             self._count(self._bound.pop(uid_of(before)), -1)
         elif pod is not None and holds and held is None:
-            requests = pod_requests(pod["spec"])
+            by_devices = _given_by_devices(pod)
+            requests = {name: each for name, each in pod_requests(pod["spec"]).items() if name not in by_devices}
             bound = _Bound(pod["spec"]["nodeName"], (*sorted(requests.items()), ("pods", 1)), host_ports(pod["spec"]))
             self._bound[uid_of(pod)] = bound
             self._count(bound, 1)
@@ -213,6 +219,12 @@ def _priority(entry: PodHistory) -> int:
 def _names(by: str) -> list[tuple[str | None, str]]:
     namespace, slash, name = by.partition("/")
     return [(namespace, name)] if slash else []
+
+
+def _given_by_devices(pod: Object) -> frozenset[str]:
+    """Extended resources that the pod got from a claim, not from what its node offers."""
+    said = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    return frozenset(each["resourceName"] for each in said.get("requestMappings") or ())
 
 
 def _holds_room(pod: Object) -> bool:

@@ -33,6 +33,9 @@ class ResourceClaimController:
 
     def __init__(self, groups: Resource | None) -> None:
         self._groups = groups
+        self._freed: dict[str, None] = {}
+        """Claims, by uid, of which we took the devices: their finalizer is ours to remove. On others without devices
+        the scheduler has just put it."""
         more = () if groups is None else (groups,)
         self.resources: tuple[Resource, ...] = (PODS, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, *more)
 
@@ -104,9 +107,14 @@ class ResourceClaimController:
         reserved: Objects = status.get("reservedFor") or []
         valid = [consumer for consumer in reserved if self._is_consumer(consumer, namespace_of(claim), state)]
         is_protected = FINALIZER in (claim["metadata"].get("finalizers") or ())
-        if len(valid) < len(reserved) or (is_deleting(claim) and is_protected and not valid):
+        has_devices = status.get("allocation") is not None
+        if len(valid) < len(reserved) or (is_deleting(claim) and is_protected and not valid and has_devices):
+            if not valid:
+                self._freed[uid_of(claim)] = None
             yield from _released(claim, valid, is_protected)
-        elif is_protected and not status.get("allocation"):
+        elif has_devices or not is_protected:
+            self._freed.pop(uid_of(claim), None)
+        elif is_deleting(claim) or uid_of(claim) in self._freed:
             yield _unprotected(claim)
         owner = controller_of(claim)
         if not valid and not is_deleting(claim) and owner is not None and owner.get("kind") == "Pod":

@@ -114,15 +114,22 @@ def _is_of_group(claim: Object, pod: Object) -> bool:
     return owner is not None and owner.get("kind") == "PodGroup" and bool(group) and owner.get("name") == group
 
 
-def demand_of(pod: Object, claim: ClaimLookup, classes: ClassBook, features: Features = OURS) -> DeviceDemand | None:
-    """What a pod asks for with the claims and classes of this moment; None if that is nothing."""
+def demand_of(
+    pod: Object, claim: ClaimLookup, classes: ClassBook, features: Features = OURS, *, by_name: bool = False
+) -> DeviceDemand | None:
+    """What a pod asks for with the claims and classes of this moment; None if that is nothing.
+
+    `by_name`: also claims that are its own are given by name.
+    """
     extended = extended_of(pod["spec"], classes) if features.extended_resources else None
     if not pod["spec"].get("resourceClaims") and extended is None:
         return None
     uses: list[ClaimUse] = []
     problem = ""
     try:
-        uses += [_use(pod, each, _usable(pod, each, claim), features) for each in pod_claims(pod)]
+        for each in pod_claims(pod):
+            found = _usable(pod, each, claim)
+            uses.append(ClaimUse(each.key, each.key) if by_name else _use(pod, each, found, features))
     except ClaimProblem as error:
         problem = str(error)
     label = f"{namespace_of(pod)}/" if extended is not None else ""

@@ -86,8 +86,11 @@ FREE = Room(Found((), ()))
 """The answer of a node on which no devices have to be found."""
 
 
-def plan_of(demand: DeviceDemand, view: View) -> Plan:
-    """The demand with the claims of this moment."""
+def plan_of(demand: DeviceDemand, view: View, *, waits: bool = True) -> Plan:
+    """The demand with the claims of this moment.
+
+    `waits`: as upstream does, nobody relies on an allocation that is decided and not written.
+    """
     if demand.problem:
         return Plan(demand, demand.problem)
     terms: list[tuple[NodeSelectorTerm, ...]] = []
@@ -100,7 +103,7 @@ def plan_of(demand: DeviceDemand, view: View) -> Plan:
             claim = view.claim(use.key)
             if claim is None:
                 return Plan(demand, f'could not find ResourceClaim "{use.key}"')
-            if demand.features.upstream and claim.get(IN_FLIGHT):
+            if waits and demand.features.upstream and claim.get(IN_FLIGHT):
                 return Plan(demand, f"resource claim {use.label} is in the process of being allocated")
             spec = claim_spec(claim)
             allocation = view.allocation(use.key)

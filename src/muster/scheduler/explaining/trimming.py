@@ -9,6 +9,8 @@ from muster.api.resource import (
     CSI_DRIVERS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
     JOBS,
     NAMESPACES,
     NODES,
@@ -20,6 +22,8 @@ from muster.api.resource import (
     PRIORITY_CLASSES,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     SERVICES,
     STATEFUL_SETS,
     STORAGE_CLASSES,
@@ -38,6 +42,10 @@ READ: tuple[Resource, ...] = (
     CSI_STORAGE_CAPACITIES,
     PERSISTENT_VOLUMES,
     PERSISTENT_VOLUME_CLAIMS,
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    RESOURCE_SLICES,
+    RESOURCE_CLAIMS,
     SERVICES,
     REPLICATION_CONTROLLERS,
     REPLICA_SETS,
@@ -89,7 +97,17 @@ _POD_SPEC = (
     "workloadRef",
 )
 _CONTAINER = ("name", "image", "resources", "ports", "restartPolicy", "restartPolicyRules")
-_POD_STATUS = ("phase", "reason", "conditions", "nominatedNodeName", "startTime", "resources", "allocatedResources")
+_POD_STATUS = (
+    "phase",
+    "reason",
+    "conditions",
+    "nominatedNodeName",
+    "startTime",
+    "resources",
+    "allocatedResources",
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+)
 _CONTAINER_STATUS = ("name", "resources", "allocatedResources", "ready", "state")
 _NODE_STATUS = ("allocatable", "capacity", "conditions", "declaredFeatures", "images", "features")
 _VOLUMES = ("persistentVolumeClaim", "ephemeral", "image", "gcePersistentDisk", "awsElasticBlockStore", "rbd", "iscsi")
@@ -186,6 +204,25 @@ def _class(obj: Object) -> Object:
     return {key: value for key, value in obj.items() if key not in ("parameters", "mountOptions")}
 
 
+def _device_class(obj: Object) -> Object:
+    """A device class without its configuration, which is the drivers' own."""
+    return {**_top(obj), "spec": _only(obj.get("spec") or {}, ("selectors", "extendedResourceName"))}
+
+
+def _device_claim(obj: Object) -> Object:
+    """A claim for devices without configuration, as device classes."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    said = _only(status, ("allocation", "reservedFor", "devices"))
+    if said.get("allocation"):
+        devices = _only(said["allocation"].get("devices") or {}, ("results",))
+        said["allocation"] = {**said["allocation"], "devices": devices}
+    return {
+        **_top(obj),
+        "spec": {"devices": _only(spec.get("devices") or {}, ("requests", "constraints"))},
+        "status": said,
+    }
+
+
 def _top(obj: Object) -> Object:
     return {key: obj[key] for key in ("apiVersion", "kind", "metadata")}
 
@@ -204,6 +241,8 @@ _CUTS = {
     "Service": _service,
     "PersistentVolume": _volume,
     "StorageClass": _class,
+    "DeviceClass": _device_class,
+    "ResourceClaim": _device_claim,
 }
 
 
