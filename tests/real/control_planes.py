@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from releases import KubernetesRelease, release_of
+
 from muster.api.codec import JSON, Object
 from muster.client.client import Client
 from muster.client.events import EventRecorder
@@ -30,11 +32,6 @@ from muster.nodes.agent import NodeAgent
 from muster.nodes.leases import REAL_LEASE_S
 from muster.nodes.spec import NodeSpec, make_nodes
 
-GATES = (
-    "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true,WorkloadAwarePreemption=true,"
-    "DRAWorkloadResourceClaims=true"
-)
-JOB_GATES = f"{GATES},WorkloadWithJob=true"
 PATIENCE_S = 60.0
 
 
@@ -44,6 +41,11 @@ class Plane:
 
     kubeconfig: Path
     program: str
+
+    @property
+    def release(self) -> KubernetesRelease:
+        """That of its kubectl: a plane of ours emulates it."""
+        return release_of(Path(self.program).parent)
 
     def say(self, *arguments: str) -> str:
         """What kubectl printed, to both of its streams, whether it failed or not."""
@@ -96,9 +98,10 @@ def process(command: list[str], log: Path, directory: Path) -> Iterator[subproce
 
 @contextlib.contextmanager
 def muster(directory: Path, assets: Path, *options: str) -> Iterator[Plane]:
-    """`muster up` with these options, as 1.36."""
+    """`muster up` with these options, as the release of the binaries."""
     config = directory / "muster.kubeconfig"
-    command = [sys.executable, "-m", "muster.cli.main", "up", "--emulate", "1.36", "--nodes", "4"]
+    command = [sys.executable, "-m", "muster.cli.main", "up", "--nodes", "4"]
+    command += ["--emulate", release_of(assets).minor]
     command += ["--write-kubeconfig", str(config), *options]
     with process(command, directory / "muster.log", directory):
         wait_until(config.exists, "muster up writes its kubeconfig")
@@ -114,7 +117,7 @@ def _free_port() -> int:
 
 @contextlib.contextmanager
 def real(directory: Path, assets: Path) -> Iterator[Plane]:
-    """A real kube-apiserver and etcd of 1.36, with four simulated nodes of ours."""
+    """A real kube-apiserver and etcd with all of the group API, and four simulated nodes of ours."""
     etcd_url, port = f"http://127.0.0.1:{_free_port()}", _free_port()
     peer_url = f"http://127.0.0.1:{_free_port()}"
     key(directory)
@@ -140,8 +143,12 @@ def real(directory: Path, assets: Path) -> Iterator[Plane]:
     server += ["--bind-address=127.0.0.1", "--endpoint-reconciler-type=none", f"--cert-dir={directory / 'certs'}"]
     server += ["--service-cluster-ip-range=10.0.0.0/16", "--service-account-issuer=https://localhost"]
     server += ["--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key"]
-    server += ["--token-auth-file=tokens.csv", "--authorization-mode=AlwaysAllow", f"--feature-gates={JOB_GATES}"]
-    server += ["--runtime-config=scheduling.k8s.io/v1alpha2=true", "--disable-admission-plugins=ServiceAccount"]
+    server += [
+        "--token-auth-file=tokens.csv",
+        "--authorization-mode=AlwaysAllow",
+        "--disable-admission-plugins=ServiceAccount",
+    ]
+    server += [release_of(assets).job_feature_gates, release_of(assets).runtime_config]
     with (
         process(etcd, directory / "etcd.log", directory),
         process(server, directory / "apiserver.log", directory) as running,
@@ -211,7 +218,7 @@ def _nodes(kubeconfig: Path) -> Iterator[None]:
 def scheduler_command(plane: Plane, assets: Path) -> list[str]:
     """The real kube-scheduler on a plane."""
     command = [str(assets / "kube-scheduler"), f"--kubeconfig={plane.kubeconfig}", "--secure-port=0"]
-    return [*command, f"--feature-gates={GATES}"]
+    return [*command, release_of(assets).feature_gates]
 
 
 def controllers_command(plane: Plane, assets: Path, directory: Path) -> list[str]:
@@ -219,7 +226,7 @@ def controllers_command(plane: Plane, assets: Path, directory: Path) -> list[str
     command = [str(assets / "kube-controller-manager"), f"--kubeconfig={plane.kubeconfig}", "--secure-port=0"]
     command += ["--controllers=*,-node-ipam-controller", f"--service-account-private-key-file={key(directory)}"]
     command += ["--use-service-account-credentials=false", "--kube-api-qps=500", "--kube-api-burst=1000"]
-    return [*command, f"--feature-gates={JOB_GATES}", f"--flex-volume-plugin-dir={directory / 'volumes'}"]
+    return [*command, release_of(assets).job_feature_gates, f"--flex-volume-plugin-dir={directory / 'volumes'}"]
 
 
 _LINE = re.compile(r"^[EF]\d{4} \S+ +\d+ ([^\]]+)\] (.*)$")

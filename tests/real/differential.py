@@ -29,7 +29,6 @@ from muster.client.transport import MERGE_PATCH
 
 OBJECTS = Path(__file__).parent / "objects.yaml"
 NAMESPACE = "default"
-RELEASE: Release = "1.36"
 LEFT = LEFT_OUT | {"metadata"} if "--metadata" not in sys.argv else LEFT_OUT | {"spec", "data", "binaryData"}
 
 
@@ -39,10 +38,10 @@ def examples() -> list[Object]:
     return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
 
 
-def collection(obj: Object) -> str:
+def collection(obj: Object, release: Release) -> str:
     """The path that objects of this kind are created at."""
     group, _, version = obj["apiVersion"].rpartition("/")
-    table = resource_table(ServerOptions(emulate=RELEASE))
+    table = resource_table(ServerOptions(emulate=release))
     entry = next(
         entry
         for entry in table.entries
@@ -59,18 +58,18 @@ def note(path: Iterable[str | int]) -> str:
     return text.removeprefix(".")
 
 
-def creations(base: Object) -> list[Case]:
+def creations(base: Object, release: Release) -> list[Case]:
     """Dry creations of the base and its neighbours."""
-    path = f"{collection(base)}?dryRun=All"
+    path = f"{collection(base, release)}?dryRun=All"
     return [Case("POST", path, base, "as it is")] + [
         Case("POST", path, changed(base, where, value), f"{note(where)}={_brief_value(value)}", tried=value)
-        for where, value in changes(base, _schema(base), left_out=LEFT)
+        for where, value in changes(base, _schema(base, release), left_out=LEFT)
     ]
 
 
-def patches(base: Object) -> list[Case]:
+def patches(base: Object, release: Release) -> list[Case]:
     """Dry merge patches of the base, which is there, each of one field."""
-    path = f"{collection(base)}/{base['metadata']['name']}?dryRun=All"
+    path = f"{collection(base, release)}/{base['metadata']['name']}?dryRun=All"
     return [
         Case(
             "PATCH",
@@ -80,7 +79,7 @@ def patches(base: Object) -> list[Case]:
             content_type=MERGE_PATCH,
             tried=value,
         )
-        for where, value in changes(base, _schema(base), left_out=LEFT)
+        for where, value in changes(base, _schema(base, release), left_out=LEFT)
     ]
 
 
@@ -88,9 +87,9 @@ def _brief_value(value: JSON) -> str:
     return dumps(value).decode()[:25]
 
 
-def _schema(base: Object):  # type: ignore[no-untyped-def]
+def _schema(base: Object, release: Release):  # type: ignore[no-untyped-def]
     group, _, version = base["apiVersion"].rpartition("/")
-    found = schema_for(group, version, base["kind"], RELEASE)
+    found = schema_for(group, version, base["kind"], release)
     assert found is not None
     return found
 
@@ -98,16 +97,16 @@ def _schema(base: Object):  # type: ignore[no-untyped-def]
 HOW = {"create": creations, "patch": patches}
 
 
-async def run(servers: TwoServers, base: Object, how: Sequence[str]) -> list[Found]:
+async def run(servers: TwoServers, base: Object, how: Sequence[str], release: Release) -> list[Found]:
     found: list[Found] = []
     if "create" in how:
-        found += await servers.ask(creations(base))
+        found += await servers.ask(creations(base, release))
     if "patch" in how:
-        path = collection(base)
+        path = collection(base, release)
         gone = Case("DELETE", f"{path}/{base['metadata']['name']}?gracePeriodSeconds=0&propagationPolicy=Background")
         await servers.ask([gone])
         found += await servers.ask([Case("POST", path, base, "creation")])
-        found += await servers.ask(patches(base))
+        found += await servers.ask(patches(base, release))
         await servers.ask([gone])
     return found
 
@@ -160,17 +159,18 @@ async def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--kind", action="append")
+    parser.add_argument("--release", choices=("1.35", "1.36", "1.37"), default="1.36")
     parser.add_argument("--how", default="create,patch")
     parser.add_argument("--metadata", action="store_true")
     parser.add_argument("--examples", type=int, default=3)
     options = parser.parse_args(arguments)
-    total = 0
-    async with two_servers(options.kubeconfig, RELEASE) as servers:
+    total, release = 0, options.release
+    async with two_servers(options.kubeconfig, release) as servers:
         for base in examples():
             if options.kind and base["kind"] not in options.kind:
                 continue
-            found = await run(servers, base, options.how.split(","))
-            asked = sum(len(cases(base)) for how, cases in HOW.items() if how in options.how)
+            found = await run(servers, base, options.how.split(","), release)
+            asked = sum(len(cases(base, release)) for how, cases in HOW.items() if how in options.how)
             print(f"=== {base['kind']}: {len(found)} of {asked} differ", flush=True)
             show(found, options.examples)
             total += len(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -15,11 +16,13 @@ from pathlib import Path
 
 import pytest
 from control_planes import PATIENCE_S, _free_port, _is_ready, key, process, wait_until
+from releases import KubernetesRelease, release_of
 
 from muster.api.codec import Object, Objects
+from muster.api.groups import POD_GROUP_KEY
 from muster.api.meta import is_deleting, key_of, name_of, uid_of
 from muster.api.quantity import resource_units
-from muster.api.resource import NODES, PODS, Resource
+from muster.api.resource import JOBS, NODES, PODS, Resource
 from muster.client.client import Client
 from muster.client.http import HttpTransport
 from muster.client.informer import Change, Informer
@@ -27,14 +30,16 @@ from muster.client.kubeconfig import read_kubeconfig, write_kubeconfig
 from muster.client.transport import ApiError, ClientError
 from muster.clock import RealClock
 from muster.nodes.spec import NodeSpec, make_nodes
+from muster.scheduler.served import MUSTER_GROUP
+from muster.testing import make_group
 
 TOKEN = "admintoken"
 SCHEDULER_TOKEN = "schedulertoken"
 SCHEDULER_USER = "system:serviceaccount:muster-system:muster-scheduler"
 POOL = "tests.muster-k8s.dev/pool"
 """A label of nodes: tests that share a server have nodes of their own."""
+CUSTOM_GROUPS = Resource(MUSTER_GROUP, "v1beta1", "podgroups", "PodGroup")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
 
 
 def find_assets(programs: tuple[str, ...] = ("etcd", "kube-apiserver", "kubectl")) -> Path:
@@ -51,12 +56,16 @@ def find_assets(programs: tuple[str, ...] = ("etcd", "kube-apiserver", "kubectl"
 
 @dataclass
 class RealServer:
-    """etcd and kube-apiserver in a folder. `options`: further ones of kube-apiserver."""
+    """etcd and kube-apiserver in a folder. `options`: further ones of kube-apiserver.
+
+    `serves_groups`: with all gates of the feature and every version of the group API that the release has.
+    """
 
     directory: Path
     assets: Path
     options: tuple[str, ...] = ()
     authorization: str = "AlwaysAllow"
+    serves_groups: bool = False
     port: int = field(default_factory=_free_port)
     kubeconfig: Path = field(init=False)
 
@@ -64,6 +73,10 @@ class RealServer:
         self.kubeconfig = self.write_kubeconfig("kubeconfig", f"https://127.0.0.1:{self.port}")
         self._running = contextlib.ExitStack()
         self._etcd_url = f"http://127.0.0.1:{_free_port()}"
+
+    @property
+    def release(self) -> KubernetesRelease:
+        return release_of(self.assets)
 
     def write_kubeconfig(self, name: str, server: str, token: str = TOKEN) -> Path:
         """A kubeconfig for an administrator, or for whom the token is, at an address."""
@@ -102,6 +115,8 @@ class RealServer:
         command += ["--service-account-issuer=https://localhost", "--service-account-key-file=sa.pub"]
         command += ["--service-account-signing-key-file=sa.key", f"--authorization-mode={self.authorization}"]
         command += ["--disable-admission-plugins=ServiceAccount", *self.options]
+        if self.serves_groups:
+            command += [self.release.feature_gates, self.release.runtime_config]
         log = self.directory / "apiserver.log"
         self._process = self._running.enter_context(process(command, log, self.directory))
         wait_until(lambda: _is_ready(self.port, self._process, log), "kube-apiserver is ready")
@@ -144,6 +159,15 @@ class Muster:
 _numbers = itertools.count()
 
 
+def install(server: RealServer, *options: str) -> Object:
+    """What `muster install` said."""
+    command = [sys.executable, "-m", "muster.cli.main", "install", "--kubeconfig", str(server.kubeconfig)]
+    done = subprocess.run([*command, "-o", "json", *options], capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    said: Object = json.loads(done.stdout)
+    return said
+
+
 @contextlib.contextmanager
 def muster_scheduler(directory: Path, kubeconfig: Path, *options: str) -> Iterator[Muster]:
     """`muster scheduler` on a server; without an election unless the options say so."""
@@ -161,6 +185,7 @@ class Cluster:
 
     client: Client
     name: str
+    release: KubernetesRelease
 
     async def add_nodes(self, count: int, cpu: int, **labels: str) -> list[str]:
         """Nodes that are ready, without kubelets."""
@@ -173,7 +198,7 @@ class Cluster:
 
     def pod(self, name: str, *, group: str = "", cpu: str = "1", scheduler: str = "muster", **spec: object) -> Object:
         container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
-        link = {"schedulingGroup": {"podGroupName": group}} if group else {}
+        link = self.release.link(group) if group else {}
         body = {
             "schedulerName": scheduler,
             "nodeSelector": {POOL: self.name},
@@ -185,14 +210,22 @@ class Cluster:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
 
     def group(self, name: str, least: int) -> Object:
-        spec = {"schedulingPolicy": {"gang": {"minCount": least}}}
-        metadata = {"name": name, "namespace": self.name}
-        return {"apiVersion": GROUPS.api_version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+        return self.release.group(name, self.name, least)
+
+    def custom_group(self, name: str, least: int) -> Object:
+        """A gang as a custom resource."""
+        return {**make_group(name, min_count=least, namespace=self.name), "apiVersion": CUSTOM_GROUPS.api_version}
+
+    def marked_pod(self, name: str, group: str, cpu: str = "1", grace_s: int = 30) -> Object:
+        """A pod whose label says its group: real servers that lack the feature drop the field."""
+        pod = self.pod(name, cpu=cpu, terminationGracePeriodSeconds=grace_s)
+        return {**pod, "metadata": {**pod["metadata"], "labels": {POD_GROUP_KEY: group}}}
 
     async def create(self, *objects: Object) -> None:
-        kinds = {"Pod": PODS, "PodGroup": GROUPS}
+        kinds = {resource.api_version + resource.kind: resource for resource in (PODS, JOBS, CUSTOM_GROUPS)}
         for obj in objects:
-            await self.client.create(kinds[obj["kind"]], self.name, obj)
+            kind = kinds.get(obj["apiVersion"] + obj["kind"], self.release.groups)
+            await self.client.create(kind, self.name, obj)
 
     async def create_gang(self, name: str, size: int, cpu: str = "1") -> None:
         await self.create(self.group(name, size))
@@ -250,7 +283,7 @@ async def cluster(server: RealServer, name: str) -> AsyncIterator[Cluster]:
     client = Client(transport, user_agent="tests")
     await client.create(NAMESPACES, None, {"metadata": {"name": name}})
     try:
-        yield Cluster(client, name)
+        yield Cluster(client, name, server.release)
     finally:
         await client.transport.request("DELETE", PODS.path(name), query=[("gracePeriodSeconds", "0")])
         await client.transport.request("DELETE", NODES.path(), query=[("labelSelector", f"{POOL}={name}")])

@@ -47,8 +47,10 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_neighbours_of_an_object_are_answered_alike(plane: Plane, kind: str) -> None:
     async def main() -> list[str]:
-        async with two_servers(plane.kubeconfig) as servers:
+        release = plane.release.minor
+        async with two_servers(plane.kubeconfig, release) as servers:
             bases = [base for base in examples() if base["kind"] == kind]
-            return [signature(found) for base in bases for found in await run(servers, base, ("create", "patch"))]
+            how = ("create", "patch")
+            return [signature(found) for base in bases for found in await run(servers, base, how, release)]
 
     assert asyncio.run(main()) == []

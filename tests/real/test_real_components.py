@@ -19,9 +19,10 @@ from control_planes import (
     wait_until,
 )
 from real_servers import find_assets
+from releases import GROUP, KubernetesRelease
 
 from muster.api.codec import Object, Objects
-from muster.api.meta import condition
+from muster.api.meta import has_condition
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 """What `KUBEBUILDER_ASSETS` must hold; `make test-real` sets it."""
@@ -41,14 +42,9 @@ def job(name: str, size: int, **spec: object) -> Object:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": body}
 
 
-def group(name: str, least: int) -> Object:
-    spec = {"schedulingPolicy": {"gang": {"minCount": least}}}
-    return {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
-
-
-def member(of: str, number: int, cpu: str = "1") -> Object:
+def member(release: KubernetesRelease, of: str, number: int, cpu: str = "1") -> Object:
     container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
-    spec = {"schedulingGroup": {"podGroupName": of}, "containers": [container]}
+    spec = {**release.link(of), "containers": [container]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{of}-{number}"}, "spec": spec}
 
 
@@ -69,25 +65,28 @@ def schedule(plane: Plane) -> None:
     """Jobs run to their end, a group is placed as a whole, one that cannot be is not placed at all."""
     plane.create(job("plain", 3))
     plane.create(job("indexed", 4, completionMode="Indexed"))
-    plane.create(group("gang", 2))
-    plane.create(group("large", 3))
+    release = plane.release
+    plane.create(release.group("gang", "default", 2))
+    plane.create(release.group("large", "default", 3))
     for number in range(3):
-        plane.create(member("large", number, cpu="30"))
+        plane.create(member(release, "large", number, cpu="30"))
     for number in range(2):
-        plane.create(member("gang", number))
+        plane.create(member(release, "gang", number))
     plane.kubectl("wait", "--for=condition=Complete", "job/plain", "job/indexed", "--timeout=90s")
     wait_until(lambda: are_bound(plane, "gang-", 2), "the gang is placed")
     wait_until(lambda: are_bound(plane, "large-", 3), "three large pods find three of four nodes")
-    plane.create(group("huge", 5))
+    plane.create(release.group("huge", "default", 5))
     for number in range(5):
-        plane.create(member("huge", number, cpu="20"))
+        plane.create(member(release, "huge", number, cpu="20"))
     wait_until(lambda: _refused(plane, "huge"), "the group without room is told so")
     assert are_bound(plane, "huge-", 0)
 
 
 def _refused(plane: Plane, name: str) -> bool:
-    found = condition(plane.json("get", "podgroup", name), "PodGroupScheduled")
-    return found is not None and found["status"] == "False"
+    """By the condition of the group, or, where groups have none, of a member."""
+    if word := plane.release.condition:
+        return has_condition(plane.json("get", "podgroup", name), word, "False")
+    return any(has_condition(pod, "PodScheduled", "False") for pod in pods(plane, f"{name}-"))
 
 
 def control(plane: Plane) -> None:
@@ -104,10 +103,13 @@ def control(plane: Plane) -> None:
 
 
 def apply_examples(plane: Plane) -> dict[str, str]:
-    """What `kubectl apply` prints for each example in the group's v1alpha2, twice in a row; nothing is left of them."""
+    """What `kubectl apply` prints for each example of the group API that the release has, twice in a row; nothing is
+    left of them."""
     plane.kubectl("create", "namespace", "some-ns")
     printed: dict[str, str] = {}
-    paths = [path for path in sorted(EXAMPLES.rglob("*.yaml")) if "scheduling.k8s.io/v1alpha2" in path.read_text()]
+    served = re.compile(rf"{GROUP}/({'|'.join(plane.release.versions)})$", re.M)
+    paths = [path for path in sorted(EXAMPLES.rglob("*.yaml")) if served.search(path.read_text())]
+    assert paths
     for path in paths:
         name = str(path.relative_to(EXAMPLES))
         printed[name] = plane.say("apply", "-f", str(path)) + plane.say("apply", "-f", str(path))

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from real_servers import (
+    CUSTOM_GROUPS,
     SCHEDULER_TOKEN,
     SCHEDULER_USER,
     Cluster,
     RealServer,
     cluster,
     find_assets,
+    install,
     muster_scheduler,
 )
 
-from muster.api.codec import Object
 from muster.api.meta import has_condition
-from muster.api.resource import EVENTS, Resource
+from muster.api.resource import EVENTS
 
 pytestmark = pytest.mark.real
 
-GROUPS = Resource("scheduling.muster-k8s.dev", "v1beta1", "podgroups", "PodGroup")
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
@@ -36,14 +34,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     directory = tmp_path_factory.mktemp("rights")
     with RealServer(directory, find_assets(), authorization="RBAC").running() as running:
         yield running
-
-
-def install(server: RealServer, *options: str) -> Object:
-    command = [sys.executable, "-m", "muster.cli.main", "install", "--kubeconfig", str(server.kubeconfig)]
-    done = subprocess.run([*command, "-o", "json", *options], capture_output=True, text=True, timeout=90, check=False)
-    assert done.returncode == 0, done.stderr
-    said: Object = json.loads(done.stdout)
-    return said
 
 
 def test_what_was_installed_schedules_gangs_with_its_rights_alone(server: RealServer, tmp_path: Path) -> None:
@@ -56,18 +46,15 @@ def test_what_was_installed_schedules_gangs_with_its_rights_alone(server: RealSe
     async def story(part: Cluster) -> None:
         await part.add_nodes(2, cpu=4)
         for name, cpu in (("small", "1"), ("large", "4")):
-            group = {**part.group(name, 3), "apiVersion": GROUPS.api_version}
-            await part.client.create(GROUPS, part.name, group)
+            await part.create(part.custom_group(name, 3))
             for number in range(3):
-                pod = part.pod(f"{name}-{number}", cpu=cpu, terminationGracePeriodSeconds=0)
-                pod["metadata"]["labels"] = {"scheduling.muster-k8s.dev/pod-group": name}
-                await part.create(pod)
+                await part.create(part.marked_pod(f"{name}-{number}", name, cpu, grace_s=0))
         options = ("--leader-elect", "--leader-elect-resource-namespace=muster-system")
         with muster_scheduler(tmp_path, kubeconfig, *options) as muster:
             await part.until_bound(3, "small")
             await asyncio.sleep(1.5)
             assert await part.bound("large") == {}
-            small = await part.client.get(GROUPS, part.name, "small")
+            small = await part.client.get(CUSTOM_GROUPS, part.name, "small")
             assert has_condition(small, "PodGroupInitiallyScheduled")
             high = part.pod("high", cpu="4", priorityClassName="system-cluster-critical")
             await part.create(high)

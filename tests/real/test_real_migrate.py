@@ -1,4 +1,4 @@
-"""`muster migrate` on a real kube-apiserver of 1.36 with its garbage collector and group protection."""
+"""`muster migrate` on a real kube-apiserver with its garbage collector and group protection."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from control_planes import GATES, process
+from control_planes import process
 from real_servers import RealServer, find_assets
+from releases import GROUP, release_of
 
 from muster.api.codec import Object
 from muster.testing import make_group, make_pod
 
 pytestmark = pytest.mark.real
 
-OPTIONS = (f"--feature-gates={GATES}", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
 CONTROLLERS = "garbage-collector-controller,podgroup-protection-controller"
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RealServer]:
     assets = find_assets(("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"))
-    with RealServer(tmp_path, assets, OPTIONS).running() as running:
+    if not release_of(assets).has_pod_groups:
+        pytest.skip("Kubernetes 1.35 has no groups that could be deleted")
+    with RealServer(tmp_path, assets, serves_groups=True).running() as running:
         command = [str(assets / "kube-controller-manager"), "--kubeconfig", str(running.kubeconfig)]
         command += ["--leader-elect=false", "--secure-port=0", f"--controllers={CONTROLLERS}"]
-        command += ["--service-account-private-key-file=sa.key", f"--feature-gates={GATES}"]
+        command += ["--service-account-private-key-file=sa.key", running.release.feature_gates]
         with process(command, tmp_path / "controllers.log", tmp_path):
             yield running
 
@@ -50,17 +52,20 @@ def names(server: RealServer) -> list[str]:
 
 
 def test_groups_in_use_are_deleted_and_come_back_the_same(server: RealServer, tmp_path: Path) -> None:
-    version = "scheduling.k8s.io/v1alpha2"
+    kind = server.release.versions[0]
+    version = f"{GROUP}/{kind}"
     template = {"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}
     workload: Object = {"apiVersion": version, "kind": "Workload", "metadata": {"name": "train"}}
     made = create(server, {**workload, "spec": {"podGroupTemplates": [template]}})
-    reference = {"workload": {"workloadName": "train", "podGroupTemplateName": "workers"}}
-    started = make_group("started", min_count=2, version="v1alpha2", podGroupTemplateRef=reference)
+    reference: Object = {"workloadRef": {"workloadName": "train", "templateName": "workers"}}
+    if kind == "v1alpha2":
+        nested = {"workload": {"workloadName": "train", "podGroupTemplateName": "workers"}}
+        reference = {"podGroupTemplateRef": nested}
+    started = make_group("started", min_count=2, version=kind, **reference)
     owner = {"apiVersion": version, "kind": "Workload", "name": "train", "uid": made["metadata"]["uid"]}
     started["metadata"]["ownerReferences"] = [owner]
-    before = [
-        create(server, each)["spec"] for each in (started, make_group("waiting", min_count=3, version="v1alpha2"))
-    ]
+    waiting = make_group("waiting", min_count=3, version=kind)
+    before = [create(server, each)["spec"] for each in (started, waiting)]
     create(server, make_pod("worker", group="started"))
     there = names(server)
 

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from control_planes import GATES, process, wait_until
+from control_planes import process, wait_until
 from fault_proxy import FaultProxy, Faults
 from real_servers import (
-    GROUPS,
+    CUSTOM_GROUPS,
     Cluster,
     Kubelets,
     Muster,
@@ -19,16 +19,16 @@ from real_servers import (
     RealServer,
     cluster,
     find_assets,
+    install,
     muster_scheduler,
 )
 
 from muster.api.codec import Object
 from muster.api.meta import condition, has_condition, name_of
-from muster.api.resource import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, PODS, Resource
+from muster.api.resource import EVENTS, LEASES, PODS
 
 pytestmark = pytest.mark.real
 
-GATES_ON = (f"--feature-gates={GATES}", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
 SHORT_LEASE = (
     "--leader-elect",
     "--leader-elect-lease-duration=3s",
@@ -44,8 +44,8 @@ def assets() -> Path:
 
 @pytest.fixture(scope="module")
 def server(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    """One that serves groups (1.36: v1alpha2)."""
-    with RealServer(tmp_path_factory.mktemp("on"), assets, GATES_ON).running() as running:
+    """One that serves groups, in all versions that its release has."""
+    with RealServer(tmp_path_factory.mktemp("on"), assets, serves_groups=True).running() as running:
         yield running
 
 
@@ -88,13 +88,13 @@ def test_gang_made_by_kubectl_is_bound_as_a_whole_and_one_without_room_not_at_al
             await part.until_bound(3, "small")
             await asyncio.sleep(1.5)
             assert await part.bound("large") == {}
-            small, large = [await part.client.get(GROUPS, part.name, name) for name in ("small", "large")]
-            assert has_condition(small, "PodGroupScheduled")
-            assert has_condition(large, "PodGroupScheduled", "False")
+            if word := part.release.condition:
+                groups = [await part.client.get(part.release.groups, part.name, name) for name in ("small", "large")]
+                assert has_condition(groups[0], word) and has_condition(groups[1], word, "False")
             pod = await part.client.get(PODS, part.name, "large-0")
             said = condition(pod, "PodScheduled") or {}
             assert said["reason"] == "Unschedulable" and "Insufficient cpu" in said["message"]
-            assert "scheduling.k8s.io/v1alpha2" in muster.said
+            assert part.release.groups.api_version in muster.said
             events = (await part.client.list(EVENTS, part.name)).items
             assert {event["reason"] for event in events} == {"Scheduled", "FailedScheduling"}
             assert muster.end() == 0
@@ -123,55 +123,19 @@ def test_server_without_groups_gets_plain_pods_and_custom_resources(plain_server
             await part.create(part.pod("plain"))
             await part.until_bound(1)
             assert "annotations and labels only" in muster.said
-        await part.client.create(CUSTOM_RESOURCE_DEFINITIONS, None, pod_group_definition())
-        groups = Resource("scheduling.muster-k8s.dev", "v1beta1", "podgroups", "PodGroup")
-        await until_served(part, groups)
+        await asyncio.to_thread(install, plain_server, "--crds-only")
         for name, cpu in (("small", "1"), ("large", "4")):
-            group = {**part.group(name, 3), "apiVersion": groups.api_version}
-            await part.client.create(groups, part.name, group)
-            for number in range(3):
-                pod = part.pod(f"{name}-{number}", cpu=cpu)
-                pod["metadata"]["annotations"] = {"scheduling.muster-k8s.dev/pod-group": name}
-                await part.create(pod)
+            await part.create(part.custom_group(name, 3))
+            await part.create(*(part.marked_pod(f"{name}-{number}", name, cpu) for number in range(3)))
         with muster_scheduler(tmp_path, plain_server.kubeconfig) as muster:
             await part.until_bound(3, "small")
             await asyncio.sleep(1.5)
             assert await part.bound("large") == {}
-            small = await part.client.get(groups, part.name, "small")
+            small = await part.client.get(CUSTOM_GROUPS, part.name, "small")
             assert has_condition(small, "PodGroupInitiallyScheduled")
-            assert "scheduling.muster-k8s.dev/v1beta1" in muster.said
+            assert CUSTOM_GROUPS.api_version in muster.said
 
     run(plain_server, "custom", story)
-
-
-def pod_group_definition() -> Object:
-    schema = {
-        "type": "object",
-        "properties": {
-            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-        },
-    }
-    version = {
-        "name": "v1beta1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-        "subresources": {"status": {}},
-    }
-    names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"}
-    spec = {"group": "scheduling.muster-k8s.dev", "scope": "Namespaced", "names": names, "versions": [version]}
-    metadata = {
-        "name": "podgroups.scheduling.muster-k8s.dev",
-        "annotations": {"api-approved.kubernetes.io": "unapproved, a test"},
-    }
-    kind = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
-    return {**kind, "metadata": metadata, "spec": spec}
-
-
-async def until_served(part: Cluster, resource: Resource) -> None:
-    while (await part.client.transport.request("GET", resource.path(part.name))).status != 200:
-        await asyncio.sleep(0.1)
 
 
 def test_dry_run_says_and_writes_nothing(server: RealServer, tmp_path: Path) -> None:
@@ -218,7 +182,7 @@ def test_slow_failing_and_lost_writes_and_cut_watches_only_take_time(server: Rea
 
 
 def test_scheduler_goes_on_after_the_server_was_away(assets: Path, tmp_path: Path) -> None:
-    own = RealServer(tmp_path, assets, GATES_ON)
+    own = RealServer(tmp_path, assets, serves_groups=True)
 
     async def story(part: Cluster) -> None:
         await part.add_nodes(2, cpu=10)
@@ -340,7 +304,7 @@ def test_gangs_are_whole_or_not_there_beside_others_who_take_room(
         tasks = [asyncio.create_task(kubelets.run()), *(asyncio.create_task(owner.run()) for owner in owners)]
         await part.create(*(part.group(name, size) for name, size in sizes.items()))
         command = [str(assets / "kube-scheduler"), f"--kubeconfig={server.kubeconfig}", "--secure-port=0"]
-        command += ["--leader-elect=false", f"--feature-gates={GATES}"]
+        command += ["--leader-elect=false", server.release.feature_gates]
         if other != "kube-scheduler":
             tasks.append(asyncio.create_task(thief(part, nodes)))
             command = ["sleep", "60"]
