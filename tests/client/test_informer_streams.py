@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 
+import pytest
+
 from muster.api.codec import Object
 from muster.api.resource import CONFIG_MAPS
 from muster.client.client import Client
@@ -113,3 +115,32 @@ def test_watch_that_ends_at_once_is_not_repeated_in_a_tight_circle() -> None:
     server = Script([[end(5)]], *([[]] * 1000))
     _, versions = play(server, seconds=10)
     assert len(versions) < 15
+
+
+class Refusing:
+    """A server that answers every request with a Status."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    async def request(
+        self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] | None = None, body: Body = None
+    ) -> Response:
+        return Response(self._code, {"kind": "Status", "code": self._code, "message": "no"})
+
+    def watch(self, path: str, *, query: Query = ()) -> AsyncIterator[WatchEvents]:
+        raise AssertionError("nothing was listed")
+
+
+@pytest.mark.parametrize(("code", "seconds", "want_lines"), [(403, 600, 1), (404, 30, 0), (404, 600, 1), (500, 600, 1)])
+def test_a_refusal_that_goes_on_is_said_once(
+    code: int, seconds: float, want_lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(clock: VirtualClock) -> None:
+        task = asyncio.create_task(Informer(Client(Refusing(code)), clock, CONFIG_MAPS).run())
+        await clock.sleep(seconds)
+        task.cancel()
+
+    with caplog.at_level("INFO"):
+        run_virtual(main)
+    assert len(caplog.records) == want_lines

@@ -26,6 +26,7 @@ from real_servers import (
 from muster.api.codec import Object
 from muster.api.meta import condition, has_condition, name_of
 from muster.api.resource import EVENTS, LEASES, PODS
+from muster.scheduler.served import MUSTER_GROUP
 
 pytestmark = pytest.mark.real
 
@@ -116,24 +117,32 @@ def test_other_pods_are_left_alone_and_count(server: RealServer, tmp_path: Path)
     run(server, "others", story)
 
 
-def test_server_without_groups_gets_plain_pods_and_custom_resources(plain_server: RealServer, tmp_path: Path) -> None:
+def test_groups_defined_and_taken_away_while_the_scheduler_runs_are_noticed(
+    plain_server: RealServer, tmp_path: Path
+) -> None:
     async def story(part: Cluster) -> None:
         await part.add_nodes(2, cpu=4)
         with muster_scheduler(tmp_path, plain_server.kubeconfig) as muster:
             await part.create(part.pod("plain"))
             await part.until_bound(1)
             assert "annotations and labels only" in muster.said
-        await asyncio.to_thread(install, plain_server, "--crds-only")
-        for name, cpu in (("small", "1"), ("large", "4")):
-            await part.create(part.custom_group(name, 3))
-            await part.create(*(part.marked_pod(f"{name}-{number}", name, cpu) for number in range(3)))
-        with muster_scheduler(tmp_path, plain_server.kubeconfig) as muster:
+            await asyncio.to_thread(install, plain_server, "--crds-only")
+            for name, cpu in (("small", "1"), ("large", "4")):
+                await part.create(part.custom_group(name, 3))
+                await part.create(*(part.marked_pod(f"{name}-{number}", name, cpu) for number in range(3)))
             await part.until_bound(3, "small")
             await asyncio.sleep(1.5)
             assert await part.bound("large") == {}
             small = await part.client.get(CUSTOM_GROUPS, part.name, "small")
             assert has_condition(small, "PodGroupInitiallyScheduled")
-            assert CUSTOM_GROUPS.api_version in muster.said
+            definitions = [f"{kind}.{MUSTER_GROUP}" for kind in ("podgroups", "workloads", "compositepodgroups")]
+            await asyncio.to_thread(plain_server.kubectl, "delete", "crd", *definitions)
+            gone = "not served any more resource=podgroups"
+            await asyncio.to_thread(wait_until, lambda: gone in muster.said, "it notices")
+            await part.create(part.pod("later"))
+            await part.until_bound(1, "later")
+            lines = [line for line in muster.said.splitlines() if "resource=podgroups" in line and MUSTER_GROUP in line]
+            assert len(lines) == 2, "one that they are watched, one that they are not any more"
 
     run(plain_server, "custom", story)
 

@@ -269,7 +269,7 @@ async def _version(client: Client, resource: Resource, namespace: str | None, na
 
 
 async def _until_served(client: Client, clock: Clock, plurals: list[str]) -> None:
-    """A scheduler asks once what the server has: what was defined must be there when it starts."""
+    """What was defined must be there when the scheduler starts, so that it decides about no group without it."""
     end_s = clock.now() + DEFINED_S
     while True:
         answer = await client.transport.request("GET", f"/apis/{MUSTER_GROUP}/v1beta1")
@@ -296,8 +296,6 @@ def _text(done: Installed, plan: InstallPlan, *, is_bare: bool = False) -> str:
     if plan.dry_run:
         return ("" if is_bare else f"# {said}\n") + "---\n".join(render(obj, "yaml", _no_table) for obj in done.objects)
     lines = [f"{_label(obj)}: {outcome}" for obj, outcome in zip(done.objects, done.outcomes, strict=True)]
-    if plan.crds_only and "created" in done.outcomes:
-        lines.append("A muster scheduler that already runs looks for groups once: start it again.")
     return "\n".join([*lines, said, ""])
 
 

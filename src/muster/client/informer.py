@@ -22,6 +22,8 @@ from muster.clock import Clock
 logger = logging.getLogger(__name__)
 
 RETRY_S = 1.0
+REMOVED_PATIENCE = 60
+"""So many tries until a 404 is worth a warning: as a rule the kind was taken away, and whoever watches it notices."""
 
 
 class Change(Struct, frozen=True):
@@ -69,6 +71,7 @@ class Informer:
         self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._handlers: list[Handler] = []
         self._streams = True
+        self._failure, self._failed = "", 0
 
     def add_handler(self, handler: Handler) -> None:
         """Call `handler` with every batch of changes from now on; objects already known come as ADDED at once."""
@@ -95,11 +98,23 @@ class Informer:
                     self._streams = False  # a server that does not know the way: list as ever
                     continue
                 is_permanent = error.code < 500
-                logger.warning("list or watch refused", extra={"resource": self.resource.plural, "error": str(error)})
+                self._say("list or watch refused", error, patience=REMOVED_PATIENCE if error.code == 404 else 1)
             except ClientError as error:
-                logger.warning("list or watch failed", extra={"resource": self.resource.plural, "error": str(error)})
+                self._say("list or watch failed", error)
             # What a server refuses it may refuse for ever; only a failure that passes keeps a simulation going.
             await self._clock.sleep(RETRY_S, periodic=is_permanent)
+
+    def clear(self) -> None:
+        """Forget all objects, and tell that they are gone; not while `run` goes on."""
+        self._replace({}, "")
+
+    def _say(self, event: str, error: ClientError, patience: int = 1) -> None:
+        """Warn of a failure once, until it is over or another one; if it comes so many times in a row."""
+        text = str(error)
+        self._failed = self._failed + 1 if text == self._failure else 1
+        self._failure = text
+        extra = {"resource": self.resource.plural, "group": self.resource.group, "error": text}
+        logger.log(logging.WARNING if self._failed == patience else logging.DEBUG, event, extra=extra)
 
     async def _list_and_watch(self) -> None:
         version = await self._list()
@@ -143,6 +158,7 @@ class Informer:
                 changes += [Change("DELETED", old, None), Change("ADDED", None, new)]
             elif old["metadata"].get("resourceVersion") != new["metadata"].get("resourceVersion"):
                 changes.append(Change("MODIFIED", old, new))
+        self._failure = ""
         self.objects.clear()
         self.objects.update(fresh)
         self.version = version

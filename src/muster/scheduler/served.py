@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -40,17 +41,61 @@ async def served(client: Client, clock: Clock, resource: Resource, *, optional: 
 
     An `optional` one counts as absent if it may not be seen.
     """
+    return (await find(client, clock, (resource,), optional=(resource,) if optional else ())).get(resource)
+
+
+async def find(
+    client: Client, clock: Clock, resources: Sequence[Resource], *, optional: Collection[Resource] = ()
+) -> dict[Resource, Resource]:
+    """Where the server has each of the resources: in the best version that it has. Those that it lacks are missing.
+
+    Each group and version is asked about once, all at the same time, until the server answers. `optional` ones are
+    missing, too, if they may not be seen.
+    """
+    groups = await _groups(client, clock)
+    candidates = {resource: _candidates(resource, groups) for resource in resources}
+    versions = dict.fromkeys(each.api_version for places in candidates.values() for each in places)
+    listed = await asyncio.gather(*(_plurals(client, clock, version) for version in versions))
+    plurals = dict(zip(versions, listed, strict=True))
+    found = {
+        resource: place
+        for resource, places in candidates.items()
+        if (place := next((each for each in places if each.plural in plurals[each.api_version]), None)) is not None
+    }
+    asked = [resource for resource in found if resource in optional]
+    visible = await asyncio.gather(*(_may_see(client, clock, found[resource]) for resource in asked))
+    hidden = {resource for resource, may in zip(asked, visible, strict=True) if not may}
+    return {resource: place for resource, place in found.items() if resource not in hidden}
+
+
+def _candidates(resource: Resource, groups: Collection[str] | None) -> list[Resource]:
+    """Where the resource may be, best first, of the groups and versions that there are (None: of all)."""
     if resource.group == GROUP:
-        for group, version in PLACES:
-            if await _has(client, clock, f"/apis/{group}/{version}", resource.plural):
-                return replace(resource, group=group, version=version)
+        places = [replace(resource, group=group, version=version) for group, version in PLACES]
+    else:
+        versions = VERSIONS.get(resource.plural, (resource.version,))
+        places = [replace(resource, version=version) for version in versions]
+    return [place for place in places if groups is None or not place.group or place.api_version in groups]
+
+
+async def _groups(client: Client, clock: Clock) -> set[str] | None:
+    """The `group/version`s that the server has; None if it does not say."""
+    body = (await _answer(client, clock, "/apis", ())).body
+    groups = body.get("groups") if isinstance(body, dict) else None
+    if groups is None:
         return None
-    for version in VERSIONS.get(resource.plural, (resource.version,)):
-        candidate = replace(resource, version=version)
-        status = (await _answer(client, clock, candidate.path(), (("limit", "1"),))).status
-        if status != 404 and (status == 200 or not optional):
-            return candidate
-    return None
+    return {str(each["groupVersion"]) for group in groups for each in group.get("versions") or ()}
+
+
+async def _plurals(client: Client, clock: Clock, version: str) -> set[str]:
+    """What discovery lists under a group's version."""
+    body = (await _answer(client, clock, f"/apis/{version}" if "/" in version else f"/api/{version}", ())).body
+    entries = body.get("resources") if isinstance(body, dict) else None
+    return {str(entry.get("name")) for entry in entries or ()}
+
+
+async def _may_see(client: Client, clock: Clock, resource: Resource) -> bool:
+    return (await _answer(client, clock, resource.path(), (("limit", "1"),))).status == 200
 
 
 def takes_strategic_patches(resource: Resource) -> bool:
@@ -68,14 +113,8 @@ def hub_informer(client: Client, clock: Clock, resource: Resource, handler: Call
     return informer
 
 
-async def _has(client: Client, clock: Clock, path: str, plural: str) -> bool:
-    """Whether discovery lists the resource under a group's version."""
-    body = (await _answer(client, clock, path, ())).body
-    found = body.get("resources") if isinstance(body, dict) else None
-    return any(entry.get("name") == plural for entry in found or ())
-
-
 async def _answer(client: Client, clock: Clock, path: str, query: Query) -> Response:
+    has_failed = False
     while True:
         try:
             response = await client.transport.request("GET", path, query=query)
@@ -84,7 +123,9 @@ async def _answer(client: Client, clock: Clock, path: str, query: Query) -> Resp
         if response is not None and response.status in (200, 403, 404):
             return response
         status = "no answer" if response is None else str(response.status)
-        logger.warning("discovery failed", extra={"path": path, "status": status})
+        level = logging.DEBUG if has_failed else logging.WARNING
+        logger.log(level, "discovery failed", extra={"path": path, "status": status})
+        has_failed = True
         await clock.sleep(RETRY_S)
 
 

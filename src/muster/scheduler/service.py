@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from prometheus_client import CollectorRegistry
@@ -209,10 +209,15 @@ class Scheduler:
     # -- watches -----------------------------------------------------------------------------------------------------
 
     async def _watch(self, tasks: asyncio.TaskGroup) -> None:
-        watches = Watches(self._client, self._clock, self.options.grouping, self._arrived)
+        watches: Watches = Watches(
+            self._client, self._clock, self.options.grouping, self._arrived, lambda: self._placed(watches.found)
+        )
         await watches.start(tasks)
-        found = watches.found
-        self.served |= {each.kind: found[each].api_version for each in found if each.group == POD_GROUPS.group}
+
+    def _placed(self, found: Mapping[Resource, Resource]) -> None:
+        """Take note of where the server has the kinds of the group API."""
+        self.served.clear()
+        self.served.update({each.kind: found[each].api_version for each in found if each.group == POD_GROUPS.group})
         self._reporter.group_resource = self._evictor.group_resource = found.get(POD_GROUPS, POD_GROUPS)
         self._reporter.composite_resource = found.get(COMPOSITE_POD_GROUPS, COMPOSITE_POD_GROUPS)
 

@@ -6,18 +6,18 @@ Kinds that the server does not have yet are looked for again, since they may be 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from muster.api.codec import Object
 from muster.api.grouping import Grouping
-from muster.api.meta import has_condition
 from muster.api.resource import (
     COMPOSITE_POD_GROUPS,
     CSI_DRIVERS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
-    CUSTOM_RESOURCE_DEFINITIONS,
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
     JOBS,
@@ -40,9 +40,11 @@ from muster.api.resource import (
     Resource,
 )
 from muster.client.client import Client
-from muster.client.informer import RETRY_S, Change, Informer
+from muster.client.informer import Change, Informer
 from muster.clock import Clock
-from muster.scheduler.served import hub_informer, served
+from muster.scheduler.served import find, hub_informer
+
+logger = logging.getLogger(__name__)
 
 OBSERVED = (
     NAMESPACES,
@@ -63,12 +65,31 @@ OBSERVED = (
 )
 """Objects that only some rules look at: without the right to see them, those rules see none."""
 NEEDED = (NODES, COMPOSITE_POD_GROUPS, POD_GROUPS, WORKLOADS, JOBS, POD_DISRUPTION_BUDGETS, PODS)
-LOOK_AGAIN_S = 60.0
-"""How often kinds of owners that the server does not have are looked for."""
+ALWAYS_THERE = frozenset({"", "apps", "batch", "policy", "storage.k8s.io"})
+"""Groups that are built into every server."""
+LOOK_AGAIN_S = 10.0
+"""How often it is asked what the server has; soon after a change more often: kinds are defined in quick succession."""
+FIRST_LOOK_S = 1.0
+PATIENCE = 2
+"""So many times in a row a kind must be missing before its objects count as gone: servers that start list less."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """A kind that is watched, and how often in a row the server has not listed it."""
+
+    place: Resource
+    informer: Informer
+    task: asyncio.Task[None]
+    missing: int = 0
 
 
 class Watches:
-    """Informers of all that decisions depend on; `arrived` gets their changes by the hub's resource."""
+    """Informers of all that decisions depend on; `arrived` gets their changes by the hub's resource.
+
+    What the server has is asked again and again: kinds are defined and taken away, and servers are upgraded, while this
+    runs. `moved` is told when that was different from before.
+    """
 
     def __init__(
         self,
@@ -76,54 +97,74 @@ class Watches:
         clock: Clock,
         grouping: Grouping | None,
         arrived: Callable[[Resource, list[Change]], None],
+        moved: Callable[[], None] = lambda: None,
     ) -> None:
-        self.found: dict[Resource, Resource] = {}
-        """Under which group and version the server has each kind that is watched."""
         self._client = client
         self._clock = clock
         self._grouping = grouping
         self._arrived = arrived
-        self._sees_topologies = False
+        self._moved = moved
+        self._owners = () if grouping is None else tuple(grouping.resources)
+        self._optional = frozenset({*OBSERVED, *self._owners, KUEUE_TOPOLOGIES} - {*NEEDED})
+        self._wanted = tuple(dict.fromkeys((*OBSERVED, *NEEDED, *self._owners, KUEUE_TOPOLOGIES)))
+        self._watched: dict[Resource, Watched] = {}
+
+    @property
+    def found(self) -> dict[Resource, Resource]:
+        """Under which group and version the server has each kind that is watched."""
+        return {resource: watched.place for resource, watched in self._watched.items()}
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Start the informers and return once all have listed. A server without groups schedules pods alone."""
-        informers = []
-        owners = [] if self._grouping is None else self._grouping.resources
-        for resource in (*OBSERVED, *NEEDED):
-            found = await served(self._client, self._clock, resource, optional=resource in OBSERVED)
-            if found is None:
-                continue
-            self.found[resource] = found
-            informer = hub_informer(self._client, self._clock, found, partial(self._arrived, resource))
-            if resource in owners:
-                informer.add_handler(partial(self._owners_arrived, resource))
-            tasks.create_task(informer.run())
-            informers.append(informer)
-        for resource in owners:
-            if resource in NEEDED:
-                continue
-            if (informer_of_owners := await self._owners(resource)) is not None:
-                tasks.create_task(informer_of_owners.run())
-                informers.append(informer_of_owners)
-            else:
-                tasks.create_task(self._watch_owners_later(resource))
-        await self._watch_definitions(tasks)
-        for informer in informers:
-            await informer.synced.wait()
+        await self._look(tasks)
+        for watched in tuple(self._watched.values()):
+            await watched.informer.synced.wait()
+        tasks.create_task(self._look_again(tasks))
 
-    async def _owners(self, resource: Resource) -> Informer | None:
-        """An informer of objects whose pods are a group; None if the server does not have them."""
-        found = await served(self._client, self._clock, resource, optional=True)
-        if found is None:
-            return None
-        informer = Informer(self._client, self._clock, found)
-        informer.add_handler(partial(self._owners_arrived, resource))
-        return informer
+    async def _look_again(self, tasks: asyncio.TaskGroup) -> None:
+        pause_s = FIRST_LOOK_S
+        while True:
+            await self._clock.sleep(pause_s, periodic=True)
+            pause_s = FIRST_LOOK_S if await self._look(tasks) else min(2.0 * pause_s, LOOK_AGAIN_S)
 
-    async def _watch_owners_later(self, resource: Resource) -> None:
-        while (informer := await self._owners(resource)) is None:
-            await self._clock.sleep(LOOK_AGAIN_S, periodic=True)
-        await informer.run()
+    async def _look(self, tasks: asyncio.TaskGroup) -> bool:
+        """Ask what the server has; watch what has come, and no more what has gone. Whether anything did."""
+        wanted = [resource for resource in self._wanted if resource not in self._watched or _may_move(resource)]
+        places = await find(self._client, self._clock, wanted, optional=self._optional)
+        has_changed = False
+        for resource in wanted:
+            place, watched = places.get(resource), self._watched.get(resource)
+            if watched is not None and place is None:
+                watched.missing += 1
+            elif watched is not None:
+                watched.missing = 0
+            if watched is not None and (watched.missing >= PATIENCE or place not in (None, watched.place)):
+                self._end(resource, watched)
+                watched, has_changed = None, True
+            if watched is None and place is not None:
+                self._begin(tasks, resource, place)
+                has_changed = True
+        if has_changed:
+            self._moved()
+        return has_changed
+
+    def _begin(self, tasks: asyncio.TaskGroup, resource: Resource, place: Resource) -> None:
+        is_owner = resource in self._owners
+        if is_owner and resource not in NEEDED:
+            informer = Informer(self._client, self._clock, place)
+        else:
+            informer = hub_informer(self._client, self._clock, place, partial(self._arrived, resource))
+        if is_owner:
+            informer.add_handler(partial(self._owners_arrived, resource))
+        self._watched[resource] = Watched(place, informer, tasks.create_task(informer.run()))
+        logger.info("watched", extra={"resource": place.plural, "version": place.api_version})
+
+    def _end(self, resource: Resource, watched: Watched) -> None:
+        watched.task.cancel()
+        watched.informer.clear()
+        del self._watched[resource]
+        place = watched.place
+        logger.info("not served any more", extra={"resource": place.plural, "version": place.api_version})
 
     def _owners_arrived(self, resource: Resource, changes: list[Change]) -> None:
         """Objects whose pods are a group are Workloads to everybody else."""
@@ -138,27 +179,10 @@ class Watches:
         if said:
             self._arrived(WORKLOADS, said)
 
-    async def _watch_definitions(self, tasks: asyncio.TaskGroup) -> None:
-        if await served(self._client, self._clock, CUSTOM_RESOURCE_DEFINITIONS, optional=True) is None:
-            return
-        selector = f"metadata.name={KUEUE_TOPOLOGIES.plural}.{KUEUE_TOPOLOGIES.group}"
-        definitions = Informer(self._client, self._clock, CUSTOM_RESOURCE_DEFINITIONS, field_selector=selector)
-        definitions.add_handler(partial(self._defined, tasks))
-        tasks.create_task(definitions.run())
 
-    def _defined(self, tasks: asyncio.TaskGroup, changes: list[Change]) -> None:
-        """Watch Kueue's Topology objects once their kind is defined."""
-        is_served = any(has_condition(change.new, "Established") for change in changes if change.new is not None)
-        if is_served and not self._sees_topologies:
-            self._sees_topologies = True
-            tasks.create_task(self._watch_topologies())
-
-    async def _watch_topologies(self) -> None:
-        while (found := await served(self._client, self._clock, KUEUE_TOPOLOGIES, optional=True)) is None:
-            await self._clock.sleep(RETRY_S, periodic=True)  # what was defined just before is served a moment later
-        informer = Informer(self._client, self._clock, found)
-        informer.add_handler(partial(self._arrived, KUEUE_TOPOLOGIES))
-        await informer.run()
+def _may_move(resource: Resource) -> bool:
+    """Whether a server may take the resource away, or serve it elsewhere: not what every release has at one place."""
+    return resource.group not in ALWAYS_THERE
 
 
 def _says_the_same(old: Object | None, new: Object | None) -> bool:
