@@ -22,8 +22,9 @@ from muster.clock import Clock
 logger = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-REMOVED_PATIENCE = 60
-"""So many tries until a 404 is worth a warning: as a rule the kind was taken away, and whoever watches it notices."""
+PATIENCE = 60
+"""So many tries until a 404 or 429 is worth a warning: as a rule the kind was taken away, which the server says with
+both, and whoever watches it notices; or the server is busy."""
 
 
 class Change(Struct, frozen=True):
@@ -98,7 +99,7 @@ class Informer:
                     self._streams = False  # a server that does not know the way: list as ever
                     continue
                 is_permanent = error.code < 500
-                self._say("list or watch refused", error, patience=REMOVED_PATIENCE if error.code == 404 else 1)
+                self._say("list or watch refused", error, patience=PATIENCE if error.code in (404, 429) else 1)
             except ClientError as error:
                 self._say("list or watch failed", error)
             # What a server refuses it may refuse for ever; only a failure that passes keeps a simulation going.
