@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from real_servers import SCHEDULER_TOKEN, Cluster, RealServer, cluster, find_assets, muster_scheduler
-from test_real_install import GROUPS, install
+from real_servers import (
+    CUSTOM_GROUPS,
+    SCHEDULER_TOKEN,
+    Cluster,
+    RealServer,
+    cluster,
+    find_assets,
+    install,
+    muster_scheduler,
+)
 
 from muster.api.codec import Object
 from muster.api.meta import name_of
@@ -107,7 +115,7 @@ def test_a_gang_that_lacks_room_gets_its_nodes_by_one_request(tmp_path: Path) ->
             "--provisioning-parameter=ValidUntilSeconds=60",
         )
         with muster_scheduler(tmp_path, kubeconfig, *options) as muster:
-            await part.client.create(GROUPS, part.name, {**part.group("g", 3), "apiVersion": GROUPS.api_version})
+            await part.create(part.custom_group("g", 3))
             for number in range(3):
                 pod = part.pod(f"g-{number}", cpu="3", tolerations=[{"operator": "Exists"}])
                 pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
@@ -115,7 +123,7 @@ def test_a_gang_that_lacks_room_gets_its_nodes_by_one_request(tmp_path: Path) ->
                 await part.create(pod)
             (request,) = await until(part, 1)
             assert [each["count"] for each in request["spec"]["podSets"]] == [3]
-            assert request["metadata"]["ownerReferences"][0]["apiVersion"] == GROUPS.api_version
+            assert request["metadata"]["ownerReferences"][0]["apiVersion"] == CUSTOM_GROUPS.api_version
             pods = (await part.client.list(PODS, part.name)).items
             assert {pod["metadata"]["annotations"][CONSUMES_KEY] for pod in pods} == {name_of(request)}
             entry = {"type": "Provisioned", "status": "True", "reason": "Done", "message": "there"}
