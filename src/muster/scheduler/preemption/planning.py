@@ -30,15 +30,18 @@ from muster.engine.preemption.pods import WAITS, Candidate, Cluster, PodPreempto
 from muster.engine.profile import DEFAULT_PREEMPTION, Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
-from muster.engine.upstream.cycle import Cycle
-from muster.engine.upstream.model import Choices, Group, Release
-from muster.engine.upstream.preemption import Preemptor, Refusal, one_by_one, preempt
+from muster.engine.upstream.model import Choices, Release
+from muster.engine.upstream.preemption import one_by_one
 from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.domains import OneDomain
 from muster.scheduler.errors import error_text
 from muster.scheduler.members import PodRecord
+from muster.scheduler.preemption.trees import tree_preemptor
 from muster.scheduler.preemption.units import BY_SCHEDULER, Units
+from muster.scheduler.tree import Branch
 
+TREE_CHECKS = 60
+"""Questions about a tree that a plan may ask: each may take as many of the engine as its groups have choices."""
 NOT_KEPT = "the room that was found did not hold"
 
 
@@ -72,8 +75,8 @@ class Question(Struct, frozen=True):
     may_preempt: bool
     profile: Profile
     topology: OneDomain | None = None
-    tree: Group | None = None
-    """A tree in which some groups must be in one topology domain."""
+    tree: Branch | None = None
+    """A tree of groups: how many of which are enough is its own matter."""
 
 
 class Preemptions:
@@ -231,8 +234,10 @@ class Preemptions:
                 cluster = replace(cluster, units=one_by_one(cluster.units))
             return partial(preempt_pod, cluster, pod, choose=partial(self._choose, member.key))
         if question.tree is not None:
-            root = Preemptor(question.tree, question.priority, question.may_preempt, question.entity)
-            return partial(_for_tree, cluster, root, question.profile)
+            tree = tree_preemptor(
+                question.entity, question.tree, question.profile, question.priority, question.may_preempt
+            )
+            return partial(preempt_group, cluster, tree, checks=TREE_CHECKS, time_limit_s=self._time_limit_s)
         request = GroupRequest(question.entity, question.members, question.need)
         request = request if question.topology is None else question.topology.bind(request)
         group = GroupPreemptor(request, question.priority, question.may_preempt)
@@ -356,17 +361,6 @@ class Preemptions:
             node in nodes and not (nodes[node].get("spec") or {}).get("unschedulable")
             for node in ongoing.places.values()
         )
-
-
-def _for_tree(cluster: Cluster, root: Preemptor, profile: Profile) -> Plan | NoPlan:
-    """Victims for a tree with topology domains: all on trial, then back while the groups fit where they were placed.
-
-    The rules of 1.37; no victim set is proved least.
-    """
-    found = preempt(cluster, root, Cycle(profile, "1.37"))
-    if isinstance(found, Refusal):
-        return NoPlan(found.text)
-    return replace(found, proved=False, fewest_pods=1)
 
 
 def _is_victim(record: PodRecord) -> bool:

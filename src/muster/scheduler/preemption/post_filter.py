@@ -19,7 +19,6 @@ from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.preemption.apart import Planning
 from muster.scheduler.preemption.planning import Preemptions, Question, Victim
 from muster.scheduler.queue import SchedulingQueue
-from muster.scheduler.tree_domains import as_asked, has_domains
 
 
 @dataclass(slots=True)
@@ -93,12 +92,13 @@ class PostFilter:
 
     def question(self, ask: Ask, members: tuple[Member, ...]) -> Question:
         """What is asked for an entity of which these members are needed."""
-        need = len(members) if ask.tree is not None else max(1, ask.min_count - ask.scheduled)
+        need = max(1, ask.min_count - ask.scheduled)
         is_pod = ask.ref is None and ask.tree is None
         profile = self.entities.profiles[ask.profile]
-        tree = as_asked(ask.tree) if ask.tree is not None and has_domains(ask.tree) else None
+        if ask.tree is not None:
+            members = ask.members
         may_preempt = self.entities.may_preempt(ask)
-        return Question(ask.entity, ask.priority, members, need, is_pod, may_preempt, profile, ask.topology, tree)
+        return Question(ask.entity, ask.priority, members, need, is_pod, may_preempt, profile, ask.topology, ask.tree)
 
     def _goes_apart(self, question: Question) -> bool:
         if not self.options.decide_in_thread or question.is_pod or question.entity in self._replanned:
