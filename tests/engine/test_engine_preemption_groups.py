@@ -63,9 +63,9 @@ class Scene:
             "resources": {"requests": {"cpu": str(cpu)}},
             "ports": [{"hostPort": p} for p in ports],
         }
-        pod = make_pod(name, spec={"containers": [container]}, node=f"n{node}", priority=priority)
-        self.state.add_pod(f"default/{name}", pod, f"n{node}")
         labels = {"app": app} if app else {}
+        pod = make_pod(name, spec={"containers": [container]}, node=f"n{node}", priority=priority, labels=labels)
+        self.state.add_pod(f"default/{name}", pod, f"n{node}")
         running = RunningPod(f"default/{name}", f"n{node}", NOW_S - age_s, labels, leaving=leaving, preempted=leaving)
         self.pods.setdefault(unit, []).append(running)
         self.priorities[unit] = priority
