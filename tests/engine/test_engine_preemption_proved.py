@@ -93,7 +93,7 @@ def running(draw: st.DrawFn, nodes: int = 4, most: int = 6) -> Scene:
     return scene
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(running(), st.integers(1, 3), st.integers(2, 5), st.integers(1, 2), st.booleans(), st.booleans())
 def test_subgroups_in_racks(scene: Scene, size: int, number: int, cpu: int, need_all: bool, mixed: bool) -> None:
     cpus = [cpu + (mixed and at % 2) for at in range(number)]
@@ -102,7 +102,7 @@ def test_subgroups_in_racks(scene: Scene, size: int, number: int, cpu: int, need
     check(scene.cluster(), structs.replace(group, request=structs.replace(group.request, layout=layout)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(running(), st.lists(st.integers(1, 3), min_size=1, max_size=4), st.data())
 def test_the_whole_order_with_victims_that_could_run_elsewhere(
     scene: Scene, cpus: list[int], data: st.DataObject
@@ -140,7 +140,7 @@ RULES: dict[str, Object] = {
 }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(running(most=5), st.sampled_from([*RULES, "spread"]), st.integers(1, 3))
 def test_rules_between_pods(scene: Scene, rule: str, number: int) -> None:
     if rule == "spread":
