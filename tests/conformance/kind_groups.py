@@ -56,7 +56,7 @@ QUIET_S = 3.0
 MOST_VARIANTS = 4
 """So many orders of placements are tried: which of them is reported first is chance."""
 
-LOGGER = "muster.scheduler.service"
+LOGGER = "muster.scheduler.telling"
 
 
 def run(lines: Sequence[Object], seed: int | None) -> Iterable[Outcome]:

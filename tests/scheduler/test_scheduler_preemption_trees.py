@@ -16,8 +16,9 @@ from muster.engine.preemption.model import NoPlan, Plan, RunningPod, Unit
 from muster.engine.preemption.pods import Cluster
 from muster.engine.state import ClusterState
 from muster.scheduler.domains import OneDomain
-from muster.scheduler.preemption.trees import decide_any_tree, tree_preemptor
+from muster.scheduler.preemption.trees import tree_preemptor
 from muster.scheduler.tree import Branch, Leaf
+from muster.scheduler.tree_deciding import decide_tree
 from muster.testing import make_node, make_pod
 
 NOW_S = 1_000.0
@@ -53,7 +54,7 @@ class Scene:
     def fits(self, tree: Branch, victims: Sequence[Unit]) -> bool | None:
         with self.state.snapshot().trial() as trial:
             trial.remove(pod.key for unit in victims for pod in unit.pods)
-            decision = decide_any_tree(trial, tree, DEFAULT_PROFILE)
+            decision = decide_tree(trial, tree)
         return True if decision.succeeded else False if decision.proved else None
 
 
