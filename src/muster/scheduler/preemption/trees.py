@@ -51,4 +51,3 @@ def _place(tree: Branch, profile: Profile, snapshot: Snapshot) -> Answer:
         return Answer()  # its members run where they may not: nobody's eviction helps
     placements = tuple(placement for leaf in leaves_of(tree) for placement in decision.placements(leaf))
     return Answer(placements, decision.proved) if decision.succeeded else Answer((), decision.proved)
-
