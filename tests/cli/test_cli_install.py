@@ -215,28 +215,36 @@ def test_deployment_starts_this_version_with_options_that_exist() -> None:
     assert bound.arguments["port"] == port["containerPort"]
 
 
-def test_a_part_brings_its_option_and_its_rights() -> None:
-    parts = (Part("provisioning-requests", ("--provisioning-requests=check-capacity",)),)
+@pytest.mark.parametrize(
+    ("folder", "option", "argument"),
+    [
+        ("provisioning-requests", "--provisioning-requests=check-capacity", "check-capacity"),
+        ("create-workloads", "--create-workloads", True),
+    ],
+)
+def test_a_part_brings_its_option_and_its_rights(folder: str, option: str, argument: object) -> None:
+    parts = (Part(folder, (option,)),)
     plain, with_part = deployment("elsewhere"), deployment("elsewhere", parts=parts)
     more = [(obj["kind"], obj["metadata"]["name"]) for obj in with_part if obj not in plain]
-    name = "muster-scheduler-provisioning-requests"
+    name = f"muster-scheduler-{folder}"
     assert more == [("ClusterRole", name), ("ClusterRoleBinding", name), ("Deployment", "muster-scheduler")]
     assert [obj for obj in with_part if obj["metadata"]["name"] == name][1]["subjects"][0]["namespace"] == "elsewhere"
     (container,) = by_kind(with_part, "Deployment")["spec"]["template"]["spec"]["containers"]
-    assert container["args"][-1] == "--provisioning-requests=check-capacity"
+    assert container["args"][-1] == option
     _, bound, _ = application().parse_args(container["args"], exit_on_error=False, print_error=False)
-    assert bound.arguments["provisioning_requests"] == "check-capacity"
+    assert bound.arguments[folder.replace("-", "_")] == argument
 
 
-def test_the_overlay_of_a_part_asks_for_an_option_that_exists() -> None:
-    folder = TOP / "deploy" / "overlays" / "provisioning-requests"
+@pytest.mark.parametrize("name", ["provisioning-requests", "create-workloads"])
+def test_the_overlay_of_a_part_asks_for_an_option_that_exists(name: str) -> None:
+    folder = TOP / "deploy" / "overlays" / name
     overlay = yaml.safe_load((folder / "kustomization.yaml").read_text())
     (component,) = ((folder / each).resolve() for each in overlay["components"])
     (patch,) = yaml.safe_load((component / "kustomization.yaml").read_text())["patches"]
     (change,) = yaml.safe_load(patch["patch"])
     arguments = ["scheduler", change["value"]]
     _, bound, _ = application().parse_args(arguments, exit_on_error=False, print_error=False)
-    assert bound.arguments["provisioning_requests"] == "best-effort-atomic-scale-up"
+    assert bound.arguments[name.replace("-", "_")] in ("best-effort-atomic-scale-up", True)
 
 
 def by_kind(objects: list[Object], kind: str) -> Object:

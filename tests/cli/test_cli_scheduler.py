@@ -44,6 +44,7 @@ def config(tmp_path: Path) -> Path:
             ["--provisioning-requests", "check-capacity", "--provisioning-parameter", "a"],
             "--provisioning-parameter a: must be KEY=VALUE",
         ),
+        (["--create-workloads", "--no-grouping"], "--create-workloads: not with --no-grouping"),
         (["--config", "/none"], "--config /none: cannot be read"),
     ],
 )

@@ -20,7 +20,8 @@ from muster.api.codec import JSON, Object
 from muster.api.dialects import DIALECTS, Dialect, group_to_hub, marked_group
 from muster.api.groups import GroupRef, group_of
 from muster.api.meta import controller_of, namespace_of
-from muster.api.resource import Resource
+from muster.api.names import job_group_names
+from muster.api.resource import JOBS, Resource
 from muster.api.topology import TOPOLOGY_KEY
 from muster.api.versions import GROUP, HUB
 
@@ -114,9 +115,14 @@ class GroupingRule(Struct, frozen=True):
 
 
 class Grouping(Struct, frozen=True):
-    """How pods of ours are grouped besides by Kubernetes' own objects."""
+    """How pods of ours are grouped besides by Kubernetes' own objects.
+
+    `objects_for_jobs`: Jobs have PodGroups of names that follow from their own (`api.names`), and their pods belong to
+    these though they do not name them; a Job without one is seen as a Workload all the same.
+    """
 
     rules: tuple[GroupingRule, ...] = ()
+    objects_for_jobs: bool = False
 
     @property
     def resources(self) -> list[Resource]:
@@ -135,6 +141,8 @@ class Grouping(Struct, frozen=True):
             return _ref(namespace, f"PodGroup.{marked[1].group}:{marked[0]}", "")
         for rule in self.rules:
             found = rule.owner_of(pod)
+            if found is not None and self.objects_for_jobs and rule.resource == JOBS and not rule.label:
+                return GroupRef(namespace, _group_of_job(found[0], (controller_of(pod) or {}).get("uid", "")))
             if found is not None:
                 return _ref(namespace, f"{rule.resource.kind}:{found[0]}", found[1])
         return None
@@ -146,6 +154,13 @@ class Grouping(Struct, frozen=True):
                 return rule.workload(obj)
         hub, _ = group_to_hub({**obj, "apiVersion": resource.api_version, "kind": resource.kind})
         return _workload(_prefix(resource), obj, hub["spec"])
+
+    def group_for(self, workload: Object) -> str:
+        """The key of the PodGroup for which a Workload of `workload` stands in while there is none; "" for none."""
+        prefix, _, name = workload["metadata"]["name"].partition(":")
+        if not self.objects_for_jobs or prefix != JOBS.kind or not name:
+            return ""
+        return f"{namespace_of(workload)}/{_group_of_job(name, workload['metadata'].get('uid', ''))}"
 
     def owner_reference(self, workload: Object) -> Object | None:
         """The owner that a Workload of `workload` stands for, as an owner reference; None for a real Workload."""
@@ -224,6 +239,10 @@ def _by_template(text: str) -> str:
         return orjson.dumps({TEMPLATE: yaml.safe_load(text)}).decode()
     except (yaml.YAMLError, TypeError):
         return text  # whoever reads it says what is wrong with it
+
+
+def _group_of_job(name: str, uid: str) -> str:
+    return job_group_names(name, uid)[2]
 
 
 def _prefix(resource: Resource) -> str:

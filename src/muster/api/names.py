@@ -23,6 +23,16 @@ def safe_hash(*parts: str) -> str:
     return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(fnv32a("\0".join(parts).encode())))
 
 
+def job_group_names(job: str, uid: str) -> tuple[str, str, str]:
+    """The names of a Job's Workload, of the template in it and of the PodGroup: the same for the same Job.
+
+    Source: workload-api.md 5.3 (kube-controller-manager; the bytes of the hashes are not meant to be the same).
+    """
+    template = truncated_label(job, "-pgt-0")
+    workload = truncated_label(job, "-" + safe_hash(uid), MAX_NAME)
+    return workload, template, truncated_pair(workload, template, safe_hash(workload, template))
+
+
 def truncated_label(base: str, end: str, limit: int = MAX_LABEL) -> str:
     """`base` and `end`, `base` cut so that both fit into `limit`; it ends in a letter or digit."""
     return base[: limit - len(end)].rstrip("-.") + end

@@ -102,6 +102,7 @@ def install(
     namespace: str = NAMESPACE,
     image: str = "",
     crds_only: Annotated[bool, Parameter(negative="")] = False,
+    create_workloads: Annotated[bool, Parameter(negative="")] = False,
     provisioning_requests: str = "",
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     output: Annotated[Literal["table", "json", "yaml"], Parameter(name=["--output", "-o"])] = "table",
@@ -124,6 +125,8 @@ def install(
         The image with muster in it (deploy/Containerfile). Default: muster:VERSION.
     crds_only
         Apply the custom resources alone, for a scheduler that runs elsewhere.
+    create_workloads
+        Start the scheduler with this option of `muster scheduler`, and the rights for it.
     provisioning_requests
         Start the scheduler with this option of `muster scheduler`, and the rights for it.
     dry_run
@@ -137,7 +140,7 @@ def install(
         raise BadInput(f"--image {image!r}: must be the name of an image, such as registry.example/muster:0.1.0")
     if output == "yaml" and not dry_run:
         raise BadInput("--output yaml: only with --dry-run; what was applied is a table or json")
-    parts = _parts(provisioning_requests)
+    parts = _parts(provisioning_requests, create_workloads=create_workloads)
     if parts and crds_only:
         raise BadInput("--crds-only: not with options of the scheduler, which it does not install")
     connection = find_connection(kubeconfig, context)
@@ -150,15 +153,18 @@ def install(
     return 0
 
 
-def _parts(provisioning_requests: str) -> tuple[Part, ...]:
+def _parts(provisioning_requests: str, *, create_workloads: bool) -> tuple[Part, ...]:
     """The parts that options ask for. Raises `BadInput`."""
-    if not provisioning_requests:
-        return ()
-    try:
-        name = parse_class(provisioning_requests)
-    except ValueError as error:
-        raise BadInput(f"--provisioning-requests: {error}") from error
-    return (Part("provisioning-requests", (f"--provisioning-requests={name}",)),)
+    parts = []
+    if create_workloads:
+        parts.append(Part("create-workloads", ("--create-workloads",)))
+    if provisioning_requests:
+        try:
+            name = parse_class(provisioning_requests)
+        except ValueError as error:
+            raise BadInput(f"--provisioning-requests: {error}") from error
+        parts.append(Part("provisioning-requests", (f"--provisioning-requests={name}",)))
+    return tuple(parts)
 
 
 # -- what is applied -------------------------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ def scheduler(
     allow_consolidation: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     grouping: bool = True,
     grouping_rules: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = (),
+    create_workloads: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     provisioning_requests: str = "",
     provisioning_parameter: Annotated[
         tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)
@@ -129,6 +130,8 @@ def scheduler(
         and marks of coscheduling, Volcano and KAI count.
     grouping_rules
         A file with more rules of that kind. Repeatable; a rule replaces the built-in one of its name.
+    create_workloads
+        Make a Workload and a PodGroup for each Job that is a gang, on clusters whose Job controller makes none.
     provisioning_requests
         Make a ProvisioningRequest of this class for each gang that lacks room: best-effort-atomic-scale-up,
         check-capacity, or another one that the cluster's autoscaler knows.
@@ -147,6 +150,8 @@ def scheduler(
     log_level
         DEBUG, INFO, WARNING or ERROR. Default: INFO.
     """
+    if create_workloads and not grouping:
+        raise BadInput("--create-workloads: not with --no-grouping, by which pods of a Job are no group")
     configure_logging(log_format, log_level or os.environ.get("MUSTER_LOG") or "INFO")
     if port is not None and not 0 <= port <= 65535:
         raise BadInput(f"--port {port}: must be a number from 0 to 65535")
@@ -157,7 +162,7 @@ def scheduler(
         replace(
             _options(config, scheduler_name, placement, repair_after),
             allow_consolidation=allow_consolidation,
-            grouping=read_grouping(grouping_rules) if grouping else None,
+            grouping=read_grouping(grouping_rules, objects_for_jobs=create_workloads) if grouping else None,
             provisioning=provisioning_terms(provisioning_requests, provisioning_parameter),
         ),
         None if dry_run and not election.leader_elect else lease_terms(election, said.get("leaderElection") or {}),
@@ -178,9 +183,9 @@ def scheduler(
         gc.enable()
 
 
-def read_grouping(files: Sequence[Path]) -> Grouping:
+def read_grouping(files: Sequence[Path], *, objects_for_jobs: bool = False) -> Grouping:
     """The built-in rules with those of files in front. Raises `BadInput`."""
-    grouping = default_grouping()
+    grouping = replace(default_grouping(), objects_for_jobs=objects_for_jobs)
     for file in files:
         try:
             grouping = with_rules(grouping, parse_rules(load_value(file)))

@@ -27,6 +27,7 @@ from muster.client.http import HttpTransport
 from muster.client.retrying import RetryingTransport
 from muster.client.transport import Transport, TransportError
 from muster.clock import Clock, RealClock
+from muster.controllers.workload_creation import WorkloadCreation
 from muster.scheduler.election import Election
 from muster.scheduler.fence import DryTransport, FencedTransport
 from muster.scheduler.service import Scheduler
@@ -135,7 +136,7 @@ class Service:
             )
             self.health.scheduler = scheduler
             lead = asyncio.Event()
-            running = asyncio.create_task(scheduler.run(lead), name="scheduler")
+            running = asyncio.create_task(self._work(scheduler, lead), name="scheduler")
             holding = asyncio.create_task(self._hold(scheduler, lead), name="lease")
             stopping = asyncio.create_task(stop.wait(), name="stop")
             try:
@@ -151,6 +152,17 @@ class Service:
                 await self._election.release()
             _raise_faults(running, holding)
             gc.collect()
+
+    async def _work(self, scheduler: Scheduler, lead: asyncio.Event) -> None:
+        """Schedule; and where that is wanted, make the objects of Jobs while leading."""
+        grouping = self._plan.options.grouping
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(scheduler.run(lead))
+            if grouping is not None and grouping.objects_for_jobs:
+                names = self._plan.options.scheduler_names
+                creation = WorkloadCreation(self._client, self._clock, self._rng, names)
+                await lead.wait()
+                tasks.create_task(creation.run())
 
     async def _hold(self, scheduler: Scheduler, lead: asyncio.Event) -> None:
         """Wait until this one may decide, let it, and return when it may not any more."""

@@ -10,9 +10,10 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -89,11 +90,17 @@ class _ActionFailed(Exception):
 
 
 class Informers:
-    """One informer a resource, shared by all controllers of a process and stopped when the last one releases it."""
+    """One informer a resource, shared by all controllers of a process and stopped when the last one releases it.
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    `field_selectors`: of resources of which only a part is looked at.
+    """
+
+    def __init__(
+        self, client: Client, clock: Clock, field_selectors: Mapping[Resource, str] = MappingProxyType({})
+    ) -> None:
         self._client = client
         self._clock = clock
+        self._field_selectors = field_selectors
         self._watched: dict[Resource, Watched] = {}
         self._users: Counter[Resource] = Counter()
         self._tasks: dict[Resource, asyncio.Task[None]] = {}
@@ -102,7 +109,9 @@ class Informers:
     def watched(self, resource: Resource) -> Watched:
         """The objects of a resource; one that nobody asked for before is watched from now on."""
         if resource not in self._watched:
-            watched = self._watched[resource] = Watched(Informer(self._client, self._clock, resource))
+            selector = self._field_selectors.get(resource, "")
+            informer = Informer(self._client, self._clock, resource, field_selector=selector)
+            watched = self._watched[resource] = Watched(informer)
             if self._group is not None:
                 self._tasks[resource] = self._group.create_task(watched.informer.run())
         self._users[resource] += 1

@@ -44,14 +44,13 @@ class SchedulerCache(GroupBook):
         grouping: Grouping | None = None,
         features: Features = OURS,
     ) -> None:
-        super().__init__()
+        super().__init__(grouping)
         self.pods: dict[str, PodRecord] = {}
         self.state = ClusterState(self, features)
         self._waits_for_writes = features.upstream
         self.nodes: dict[str, Object] = {}
         self._scheduler_names = scheduler_names
         self._pod_by_pod = pod_by_pod
-        self._grouping = grouping
         self.assigned_changed: dict[str, None] = {}
         """Pods that came to a node, left one or changed there; whoever keeps books of running pods takes them."""
 

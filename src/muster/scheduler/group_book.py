@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from muster.api.codec import Object
-from muster.api.groups import GroupRef, GroupTerms, find_terms
+from muster.api.grouping import Grouping
+from muster.api.groups import GroupRef, GroupTerms, find_terms, terms_of
 from muster.api.meta import controller_of, is_deleting, key_of, uid_of
 from muster.api.topology import TOPOLOGY_KEY, TopologyTerms
 from muster.client.informer import Change
@@ -22,9 +23,12 @@ KEEP_TOGETHER_KEY = "scheduling.muster-k8s.dev/keep-together"
 
 
 class GroupBook:
-    """Members by group, and PodGroups, Workloads, composite groups, Jobs and Topology objects by key."""
+    """Members by group, and PodGroups, Workloads, composite groups, Jobs and Topology objects by key.
 
-    def __init__(self) -> None:
+    `grouping`: which objects of others are seen as Workloads, and may stand in for PodGroups that do not exist.
+    """
+
+    def __init__(self, grouping: Grouping | None = None) -> None:
         self.groups: dict[str, Members] = {}
         self.pod_groups: dict[str, Object] = {}
         self.workloads: dict[str, Object] = {}
@@ -35,6 +39,9 @@ class GroupBook:
         others that are leaving, are there, they count for nothing."""
         self.kept_jobs: dict[str, str] = {}
         """What Jobs say about keeping their gang together, by uid (see `keeping`)."""
+        self._grouping = grouping
+        self._stand_ins: dict[str, str] = {}
+        """For PodGroups that Jobs may have: the key of the Job, as a Workload."""
         self._whole_jobs: dict[str, None] = {}
         self._groups_of_object: dict[tuple[bool, str], dict[str, None]] = {}
         self._effects = Effects()
@@ -47,12 +54,20 @@ class GroupBook:
     def terms(self, ref: GroupRef) -> GroupTerms | None:
         """What the group asks for; None while its PodGroup, Workload or template is missing."""
         terms = find_terms(ref, self.pod_groups, self.workloads)
+        stand_in = self.stand_in(ref) if terms is None else None
+        if stand_in is not None:
+            terms = terms_of(stand_in["spec"]["podGroupTemplates"][0])
         if terms is None:
             return None
         group = self.pod_groups.get(ref.object_key) if ref.is_pod_group else None
         workload, members = self.workloads.get(workload_key(ref, group)), self.groups.get(ref.key)
         pods = () if members is None else (record.pod for record in members.live())
         return self.topologies.with_topology(terms, ref, group, workload, pods)
+
+    def stand_in(self, ref: GroupRef) -> Object | None:
+        """The Job, as a Workload, that says what a PodGroup that is not there would say; None for other groups."""
+        key = self._stand_ins.get(ref.object_key) if ref.is_pod_group else None
+        return None if key is None else self.workloads.get(key)
 
     def standing(self, members: Members) -> dict[str, PodRecord]:
         """The members with a node that count for their group."""
@@ -167,6 +182,8 @@ class GroupBook:
         if members is None or members.known or members.succeeded:
             return
         del self.groups[key]
+        if self._stand_ins.get(key) not in self.workloads:
+            self._stand_ins.pop(key, None)
         index = (members.ref.is_pod_group, members.ref.object_key)
         self._groups_of_object[index].pop(key, None)
         if not self._groups_of_object[index]:
@@ -178,6 +195,8 @@ class GroupBook:
         for change in changes:
             key = key_of(change.object)
             concerned = list(self._groups_of_object.get((is_pod_group, key), ()))
+            group_of_job = "" if is_pod_group else self._note_stand_in(change)
+            concerned += [group_of_job] if group_of_job in self.groups else []
             if not is_pod_group and _says_topology(objects.get(key)) != _says_topology(change.new):
                 concerned += [name for name, group in self.pod_groups.items() if self._is_made_of(name, group, key)]
             before = {group: self.terms(self.groups[group].ref) for group in concerned}
@@ -193,6 +212,17 @@ class GroupBook:
                 new = self.terms(self.groups[group].ref)
                 if old != new:
                     self._effects.touch_group(group, retry=_is_relaxed(old, new))
+                elif change.old is None and self.stand_in(self.groups[group].ref) is not None:
+                    self._effects.touch_group(group, retry=True)  # so that it says how its members stand
+
+    def _note_stand_in(self, change: Change) -> str:
+        """Note whose PodGroup an object stands in for; the group that this concerns, "" for none."""
+        group = "" if self._grouping is None else self._grouping.group_for(change.object)
+        if group:
+            self._stand_ins[group] = key_of(change.object)
+            if change.new is None and group not in self.groups:
+                del self._stand_ins[group]
+        return group
 
     def _is_made_of(self, key: str, group: Object, workload: str) -> bool:
         members = self.groups.get(key)

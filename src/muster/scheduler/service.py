@@ -251,6 +251,8 @@ class Scheduler:
                     logger.warning("unreadable object", extra={"key": key_of(change.object), "error": str(error)})
                 if resource == PODS:
                     self._watch_over(change)
+                if resource == POD_GROUPS and change.old is None:
+                    self._teller.appeared(key_of(change.object))
                 if change.new is None:
                     self._forget(resource, key_of(change.object))
         if any(resource in OF_DEVICES for resource, _ in arrived):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from muster.api.groups import INITIALLY_SCHEDULED
+from muster.api.groups import INITIALLY_SCHEDULED, GroupRef
 from muster.api.meta import has_condition
 from muster.clock import Clock
 from muster.scheduler.core import SchedulerCore
@@ -114,6 +114,15 @@ class Teller:
             elif hold is not None and self._says_why_held:
                 for record in members:
                     self._reporter.pod(record.key, hold.reason, hold.message)
+
+    def appeared(self, group: str) -> None:
+        """A PodGroup is there for whose members something else stood in: they may have been bound before."""
+        ref = GroupRef(*group.split("/", 1))
+        known = self._core.cache.pod_groups.get(group)
+        if known is None or self._core.cache.stand_in(ref) is None or has_condition(known, INITIALLY_SCHEDULED):
+            return
+        if self._core.entities.is_satisfied(group):
+            self.whole(group)
 
     def groups_that_are_whole(self) -> None:
         """After a restart: groups that were bound completely before their condition could be written."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from muster.api.codec import Object
+from muster.api.codec import Object, Objects
 from muster.api.meta import controller_of, is_deleting, name_of, namespace_of, uid_of
-from muster.api.names import safe_hash, truncated_label, truncated_pair
+from muster.api.names import job_group_names, safe_hash, truncated_pair
 from muster.api.resource import POD_GROUPS, WORKLOADS, Resource
 from muster.client.transport import STRATEGIC_MERGE_PATCH
 from muster.controllers.action import Action, Create, Emit, Patch
@@ -28,12 +28,14 @@ class GroupApi(Struct, frozen=True):
     """The release whose rules hold, and the resources of the version that we read and write.
 
     `tells_failures`: an event says why an object cannot be made, whatever the release.
+    `labels`: of what is created.
     """
 
     release: JobGroups
     workloads: Resource = WORKLOADS
     groups: Resource = POD_GROUPS
     tells_failures: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_flat(self) -> bool:
@@ -66,21 +68,37 @@ def plan_group(
         workload = _parent_workload(job, workloads)
         template = _template(workload, job["metadata"]["annotations"][TEMPLATE_ANNOTATION]) if workload else None
     else:
-        own = [item for item in workloads if _is_controlled(item, job) and _names_job(item, job)]
+        own = own_workloads(job, workloads)
         if not own:
-            return GroupPlan((_create_workload(job, spec, api),), is_ready=False) if may_create else GroupPlan()
+            return GroupPlan((create_workload(job, spec, api),), is_ready=False) if may_create else GroupPlan()
         workload = own[0] if len(own) == 1 else None
         template = _only_template(workload) if workload else None
     if workload is None or template is None:
         return GroupPlan()
-    found = [item for item in groups if _is_controlled(item, job) and _workload_name(item) == name_of(workload)]
+    found = own_groups(job, workload, groups)
     if not found:
-        create = _create_group(job, workload, template, api, owns_workload=mode == "both")
+        create = create_group(job, workload, template, api, owns_workload=mode == "both")
         return GroupPlan((create,), is_ready=False) if may_create else GroupPlan()
     if len(found) > 1:
         return GroupPlan()
     follow = _follow_count(job, spec, workload, found[0], api) if mode == "both" else ()
     return GroupPlan(tuple(follow), name_of(found[0]))
+
+
+def own_workloads(job: Object, workloads: Iterable[Object]) -> list[Object]:
+    """The Workloads that a Job controls and that name it."""
+    return [item for item in workloads if _is_controlled(item, job) and _names_job(item, job)]
+
+
+def own_groups(job: Object, workload: Object, groups: Iterable[Object]) -> list[Object]:
+    """The PodGroups of a Workload that a Job controls."""
+    return [item for item in groups if _is_controlled(item, job) and _workload_name(item) == name_of(workload)]
+
+
+def infers_gang(job: Object, spec: JobSpec) -> bool:
+    """Whether a Job is a gang by the conditions of 1.36: Indexed, several pods and all of them at once, no owner."""
+    fits = spec.is_indexed and spec.parallelism > 1 and spec.completions == spec.parallelism
+    return fits and controller_of(job) is None
 
 
 def _mode(job: Object, spec: JobSpec, api: GroupApi) -> str:
@@ -89,8 +107,7 @@ def _mode(job: Object, spec: JobSpec, api: GroupApi) -> str:
         return "none"
     owner = controller_of(job)
     if api.release == "1.36":
-        fits = spec.is_indexed and spec.parallelism > 1 and spec.completions == spec.parallelism
-        return "both" if fits and owner is None else "none"
+        return "both" if infers_gang(job, spec) else "none"
     if owner is None or owner.get("kind") == "CronJob":
         return "both"
     return "group only" if TEMPLATE_ANNOTATION in (job["metadata"].get("annotations") or {}) else "none"
@@ -106,7 +123,8 @@ def compiled_template(job: Object, spec: JobSpec, api: GroupApi) -> Object:
 
     The priority class of the pods is that of the group, whose priority orders the queue (1.37; 1.36 leaves it out).
     """
-    template: Object = {"name": truncated_label(name_of(job), "-pgt-0"), **_asked(job, spec, api)}
+    _, name, _ = job_group_names(name_of(job), uid_of(job))
+    template: Object = {"name": name, **_asked(job, spec, api)}
     priority_class = job["spec"]["template"]["spec"].get("priorityClassName")
     return {**template, "priorityClassName": priority_class} if priority_class else template
 
@@ -126,12 +144,13 @@ def _asked(job: Object, spec: JobSpec, api: GroupApi) -> Object:
     return asked
 
 
-def _create_workload(job: Object, spec: JobSpec, api: GroupApi) -> Create:
-    name = truncated_label(name_of(job), "-" + safe_hash(uid_of(job)), 253)
+def create_workload(job: Object, spec: JobSpec, api: GroupApi) -> Create:
+    """Make the Workload of a Job."""
+    name, _, _ = job_group_names(name_of(job), uid_of(job))
     workload = {
         "apiVersion": api.workloads.api_version,
         "kind": "Workload",
-        "metadata": {"name": name, "namespace": namespace_of(job), "ownerReferences": [owner_reference(job)]},
+        "metadata": _metadata(name, job, [owner_reference(job)], api),
         "spec": {
             "controllerRef": {"apiGroup": "batch", "kind": "Job", "name": name_of(job)},
             "podGroupTemplates": [compiled_template(job, spec, api)],
@@ -141,7 +160,8 @@ def _create_workload(job: Object, spec: JobSpec, api: GroupApi) -> Create:
     return Create(api.workloads, workload, done=done, failed=_failed(job, api))
 
 
-def _create_group(job: Object, workload: Object, template: Object, api: GroupApi, *, owns_workload: bool) -> Create:
+def create_group(job: Object, workload: Object, template: Object, api: GroupApi, *, owns_workload: bool) -> Create:
+    """Make the PodGroup of a Job from a template of its Workload."""
     parts = (name_of(workload), template["name"]) if owns_workload else (name_of(workload), name_of(job))
     owners = [owner_reference(job)]
     if owns_workload:
@@ -154,15 +174,16 @@ def _create_group(job: Object, workload: Object, template: Object, api: GroupApi
     group = {
         "apiVersion": api.groups.api_version,
         "kind": "PodGroup",
-        "metadata": {
-            "name": truncated_pair(parts[0], parts[1], safe_hash(*parts)),
-            "namespace": namespace_of(job),
-            "ownerReferences": owners,
-        },
+        "metadata": _metadata(truncated_pair(parts[0], parts[1], safe_hash(*parts)), job, owners, api),
         "spec": {**_reference(workload, template, api), **inlined},
     }
     done = Emit(job, "Normal", "PodGroupCreated", f"Created PodGroup {{name}} for Job {name_of(job)}")
     return Create(api.groups, group, done=done if api.release == "1.37" else None, failed=_failed(job, api))
+
+
+def _metadata(name: str, job: Object, owners: Objects, api: GroupApi) -> Object:
+    metadata: Object = {"name": name, "namespace": namespace_of(job), "ownerReferences": owners}
+    return {**metadata, "labels": dict(api.labels)} if api.labels else metadata
 
 
 def _failed(job: Object, api: GroupApi) -> Emit | None:

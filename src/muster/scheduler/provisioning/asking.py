@@ -93,9 +93,10 @@ class Asking:
 
     def _owner_of_group(self, ref: GroupRef) -> Object | None:
         cache, grouping = self._core.cache, self._core.options.grouping
-        if ref.is_pod_group:
-            return self._reference("PodGroup", cache.pod_groups.get(ref.object_key))
-        workload = cache.workloads.get(ref.object_key)
+        group = cache.pod_groups.get(ref.object_key) if ref.is_pod_group else None
+        if group is not None:
+            return self._reference("PodGroup", group)
+        workload = cache.stand_in(ref) or cache.workloads.get(ref.object_key)
         implied = None if grouping is None or workload is None else grouping.owner_reference(workload)
         return implied or self._reference("Workload", workload)
 
