@@ -99,17 +99,17 @@ class CompositeTerms(Struct, frozen=True):
 
 def group_of(pod: Object) -> GroupRef | None:
     """The group that the pod names, whether it exists or not; None for a plain pod."""
-    spec, namespace = pod["spec"], namespace_of(pod)
-    linked = (spec.get("schedulingGroup") or {}).get("podGroupName")
+    spec, metadata = pod["spec"], pod["metadata"]
+    group = spec.get("schedulingGroup")
+    linked = group.get("podGroupName") if group else None
     if linked:
-        return GroupRef(namespace, linked)
+        return GroupRef(namespace_of(pod), linked)
     ref = spec.get("workloadRef")
     if ref:
-        return _template_ref(namespace, ref)
-    metadata = pod["metadata"]
+        return _template_ref(namespace_of(pod), ref)
     for marks in (metadata.get("annotations"), metadata.get("labels")):
         if marks and marks.get(POD_GROUP_KEY):
-            return GroupRef(namespace, marks[POD_GROUP_KEY])
+            return GroupRef(namespace_of(pod), marks[POD_GROUP_KEY])
     return None
 
 

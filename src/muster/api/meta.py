@@ -19,8 +19,9 @@ def namespace_of(obj: Object) -> str:
 
 def key_of(obj: Object) -> str:
     """`namespace/name`, or the name alone for objects of the cluster."""
-    namespace = namespace_of(obj)
-    return f"{namespace}/{name_of(obj)}" if namespace else name_of(obj)
+    metadata = obj["metadata"]
+    namespace, name = metadata.get("namespace"), metadata.get("name", "")
+    return f"{namespace}/{name}" if namespace else name
 
 
 def uid_of(obj: Object) -> str:

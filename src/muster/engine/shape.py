@@ -133,7 +133,7 @@ def shape_key(pod: Object, identity: IdentityKey) -> bytes:
 def usage_key(pod: Object, identity: IdentityKey) -> bytes:
     """Bytes that are equal only for pods that take the same from their node: everything `usage_of` reads."""
     spec, status = pod["spec"], pod.get("status") or {}
-    parts: list[object] = [identity, [_used_key(each) for each in spec.get("containers") or ()]]
+    parts: list[object] = [identity, list(map(_used_key, spec.get("containers") or ()))]
     if not _RARELY_USED.isdisjoint(spec):
         affinity = spec.get("affinity") if identity is not None else None
         parts += [
@@ -177,7 +177,8 @@ def _container_key(container: Object) -> list[object]:
 
 
 def _used_key(container: Object) -> list[object]:
-    return [container.get(name) for name in ("name", "resources", "ports", "restartPolicy")]
+    get = container.get
+    return [get("name"), get("resources"), get("ports"), get("restartPolicy")]
 
 
 def _volumes_key(pod: Object) -> list[object]:

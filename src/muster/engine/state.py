@@ -93,18 +93,22 @@ class ClusterState:
 
     # -- pods
 
-    def add_pod(self, key: str, pod: Object, node_name: str) -> None:
-        """Counts a pod (assigned or assumed) on a node, in place of what was known of that key."""
+    def add_pod(self, key: str, pod: Object, node_name: str) -> Identity | None:
+        """Counts a pod (assigned or assumed) on a node, in place of what was known of that key.
+
+        Who it is to others; None while there are no rules between pods.
+        """
         usage = self._usage(pod)
         before = self.node_of(key)
         if before is not None:
             if before == node_name and self._placed[node_name][key] == usage:
                 self._note(key, node_name, pod)
-                return
+                return usage.identity
             self._take_away(key, before)
         self._note(key, node_name, pod)
         self._pods_of(node_name)[key] = usage
         self._count(node_name, usage, 1)
+        return usage.identity
 
     def _note(self, key: str, node_name: str, pod: Object) -> None:
         if self._own_book is not None:
@@ -124,15 +128,10 @@ class ClusterState:
         if not pods:
             del self._placed[node_name]
 
-    def identity_of(self, key: str) -> Identity | None:
-        """Who a counted pod is to others; None if it is unknown, or while there are no rules between pods."""
-        node_name = self.node_of(key)
-        return None if node_name is None else self._placed[node_name][key].identity
-
     def node_of(self, key: str) -> str | None:
         """The node on which a pod is counted."""
         node_name = self._book.node_of(key)
-        return node_name if node_name is not None and key in self._placed.get(node_name, ()) else None
+        return node_name if node_name and key in self._placed.get(node_name, ()) else None
 
     def shape_of(self, pod: Object) -> Shape:
         """The shape of a pod; equal shapes are the same object. Raises QuantityError or SelectorError."""
@@ -168,8 +167,7 @@ class ClusterState:
         To be told of all pods of a group before the shape of the first of them is asked for. What cannot be parsed is
         ignored here.
         """
-        spec = pod["spec"]
-        if spec.get("topologySpreadConstraints") or has_terms(spec):
+        if _has_rules(pod["spec"]):
             with suppress(SelectorError):
                 self._own_rules(pod)
 
@@ -210,14 +208,12 @@ class ClusterState:
 
     def _identity_key(self, pod: Object) -> tuple[IdentityKey, PodTerms]:
         """What other pods see of the pod (None while there are no rules between pods), and its own terms."""
-        spec, metadata = pod["spec"], pod["metadata"]
-        terms = NO_TERMS
-        if spec.get("topologySpreadConstraints") or has_terms(spec):
-            terms = self._own_rules(pod)
+        terms = self._own_rules(pod) if _has_rules(pod["spec"]) else NO_TERMS
         selected = self._selected
         if not selected.active:
             return None, terms
-        return (namespace_of(pod), selected.kept(metadata.get("labels") or {}), is_deleting(pod)), terms
+        labels = pod["metadata"].get("labels") or {}
+        return (namespace_of(pod), selected.kept(labels), is_deleting(pod)), terms
 
     def _own_rules(self, pod: Object) -> PodTerms:
         """The pod's terms; the keys of its selectors are noted."""
@@ -389,10 +385,11 @@ class ClusterState:
 
     def _pods_of(self, node_name: str) -> dict[str, Usage]:
         """The pods of a node, not shared with a snapshot."""
-        if node_name not in self._own:
-            self._placed[node_name] = dict(self._placed.get(node_name, ()))
+        found = self._placed.get(node_name)
+        if found is None or node_name not in self._own:
+            found = self._placed[node_name] = dict(found or ())
             self._own.add(node_name)
-        return self._placed.setdefault(node_name, {})
+        return found
 
     def _count(self, node_name: str, usage: Usage, sign: int) -> None:
         self._last = None
@@ -418,6 +415,13 @@ class ClusterState:
                 continue
             for row, sign in zip(rows, signs, strict=True):
                 add_usage(axis, live.requested, live.scored, live.ports, row, usage, sign)
+
+
+def _has_rules(spec: Object) -> bool:
+    """Whether a pod selects other pods by rules of its own."""
+    return ("affinity" in spec or "topologySpreadConstraints" in spec) and (
+        bool(spec.get("topologySpreadConstraints")) or has_terms(spec)
+    )
 
 
 def _identity(key: IdentityKey, terms: PodTerms) -> Identity | None:

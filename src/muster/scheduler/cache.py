@@ -269,16 +269,12 @@ class SchedulerCache(GroupBook):
         try:
             if node:
                 self.assigned_changed[record.key] = None
-                self.state.add_pod(record.key, record.pod, node)
+                identity = self.state.add_pod(record.key, record.pod, node)
+                if identity is not None:
+                    self._effects.placed[identity] = None
         finally:  # also where it cannot be read what the pod takes
             record.node, record.assumed = node, assumed
-        if node:
-            identity = self.state.identity_of(record.key)
-            if identity is not None:
-                self._effects.placed[identity] = None
-        elif is_leaving(record.pod):
-            members = None
-        if members is None:
+        if members is None or (not node and is_leaving(record.pod)):
             return
         (members.scheduled if node else members.pending)[record.key] = record
         members.scheduler_names[scheduler_name_of(record.pod)] += 1
