@@ -102,7 +102,7 @@ class SelectedKeys:
 def has_terms(spec: Object) -> bool:
     """Whether a pod has affinity or anti-affinity to pods."""
     affinity = spec.get("affinity")
-    return bool(affinity) and bool(affinity.get("podAffinity") or affinity.get("podAntiAffinity"))
+    return affinity is not None and bool(affinity.get("podAffinity") or affinity.get("podAntiAffinity"))
 
 
 def parse_terms(pod: Object) -> PodTerms:
