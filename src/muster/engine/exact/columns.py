@@ -79,7 +79,7 @@ def add_patterns(master: Master, relaxed: Relaxed, caps: Ints, states: int, budg
     weights, prices = _units(relaxed.weights), _units(relaxed.prices)
     table = pattern_weights(problem, weights, prices)
     known = np.maximum(master.patterns.heaviest(table), _units(relaxed.rents) if caps is not problem.caps else 0)
-    priced = price(problem, table, known, caps, states)
+    priced = price(problem, table, known, caps, states, master.ready)
     budget.spent += _WORK_PER_CALL + priced.work
     better = np.flatnonzero(priced.values > known)
     added = master.patterns.add(better.tolist(), list(map(tuple, priced.counts[better].tolist())))

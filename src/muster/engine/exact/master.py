@@ -8,9 +8,9 @@ import highspy
 import numpy as np
 from msgspec import Struct
 
-from muster.engine.arrays import Ints
+from muster.engine.arrays import Bools, Ints
 from muster.engine.exact.highs import minimise_whole, quiet, work_of
-from muster.engine.exact.pricing import Floats
+from muster.engine.exact.pricing import Floats, prepared
 from muster.engine.exact.problem import Problem, Use, placed_by
 from muster.engine.exact.work import Remaining
 
@@ -39,6 +39,8 @@ class Patterns:
     at: list[int] = field(default_factory=list)
     counts: list[tuple[int, ...]] = field(default_factory=list)
     _known: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
+    _at: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    _counts: Ints = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
 
     def add(self, classes: list[int], counts: list[tuple[int, ...]]) -> int:
         """Adds those that are new and not empty; returns how many were."""
@@ -50,13 +52,20 @@ class Patterns:
                 self.counts.append(pattern)
         return len(self.at) - before
 
+    def arrays(self, shapes: int) -> tuple[Ints, Ints]:
+        """int64[P] classes and int64[P, G] counts of all patterns."""
+        done = len(self._at)
+        if done < len(self.at):
+            counts = np.array(self.counts[done:], dtype=np.int64).reshape(-1, shapes)
+            self._counts = np.vstack([self._counts, counts]) if done else counts
+            self._at = np.append(self._at, np.array(self.at[done:], dtype=np.int64))
+        return self._at, self._counts.reshape(-1, shapes)
+
     def heaviest(self, weights: Ints) -> Ints:
         """int64[C]: the weight of the heaviest known pattern of each class, for weights [C, G] of the shapes; ≥ 0."""
         found = np.zeros(len(weights), dtype=np.int64)
-        if self.at:
-            at = np.array(self.at, dtype=np.int64)
-            values = (weights[at] * np.array(self.counts, dtype=np.int64)).sum(axis=1)
-            np.maximum.at(found, at, values)
+        at, counts = self.arrays(weights.shape[1])
+        np.maximum.at(found, at, np.einsum("pg,pg->p", weights[at], counts))
         return found
 
     def fitting(self, problem: Problem) -> Patterns:
@@ -86,10 +95,8 @@ class Master:
         self.work = 0
         self._columns = 0
         self._highs = quiet()
-        self._rows_of: list[list[int]] = [[] for _ in range(problem.classes)]
-        for place, row in enumerate(problem.rows):
-            for at in row.classes:
-                self._rows_of[at].append(place)
+        self._within = [_mask(row.classes, problem.classes) for row in problem.rows]
+        self.ready = prepared(problem)
         self._add_frame()
         self.sync()
 
@@ -123,31 +130,28 @@ class Master:
         new = range(self._columns, len(patterns.at))
         if not new:
             return
-        starts, places, values = [], list[int](), list[float]()
-        for pattern in new:
-            starts.append(len(places))
-            at, counts = patterns.at[pattern], patterns.counts[pattern]
-            for shape, count in enumerate(counts):
-                if count:
-                    places.append(shape)
-                    values.append(float(count))
-            places.append(problem.shapes + at)
-            values.append(1.0)
-            for place in self._rows_of[at]:
-                weight = sum(a * b for a, b in zip(problem.rows[place].weights, counts, strict=True))
-                if weight:
-                    places.append(problem.shapes + problem.classes + place)
-                    values.append(float(weight))
-        number = len(starts)
+        at, counts = patterns.arrays(problem.shapes)
+        at, counts = at[self._columns :], counts[self._columns :]
+        table = np.zeros((len(at), problem.shapes + 1 + len(problem.rows)), dtype=np.int64)
+        table[:, : problem.shapes] = counts
+        table[:, problem.shapes] = 1
+        for place, (row, within) in enumerate(zip(problem.rows, self._within, strict=True)):
+            table[:, problem.shapes + 1 + place] = np.where(within[at], counts @ np.array(row.weights), 0)
+        pattern, place = np.nonzero(table)
+        values = table[pattern, place].astype(np.float64)
+        rows = np.where(place < problem.shapes, place, place - 1 + problem.classes)
+        rows = np.where(place == problem.shapes, problem.shapes + at[pattern], rows)
+        number = len(at)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(pattern, minlength=number))[:-1]])
         self._highs.addCols(
             number,
             np.zeros(number),
             np.zeros(number),
             np.full(number, highspy.kHighsInf),
-            len(places),
-            np.array(starts, dtype=np.int32),
-            np.array(places, dtype=np.int32),
-            np.array(values),
+            len(values),
+            starts.astype(np.int32),
+            rows.astype(np.int32),
+            values,
         )
         self._columns = len(patterns.at)
 
@@ -190,6 +194,12 @@ class Master:
         if tree.values is None:
             return ()
         return uses_of(self.patterns, tree.values[self._frame :].astype(np.int64))
+
+
+def _mask(places: tuple[int, ...], size: int) -> Bools:
+    mask = np.zeros(size, dtype=np.bool_)
+    mask[list(places)] = True
+    return mask
 
 
 def uses_of(patterns: Patterns, amounts: Ints) -> tuple[Use, ...]:

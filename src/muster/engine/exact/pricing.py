@@ -8,23 +8,24 @@ level decides one more shape for all states of all classes. States are cut by bo
 which hold for any u ≥ 0, so that rounding u costs tightness, never truth. The bound is linear in the count of the next
 shape: the counts that can still beat the best are an interval, and no state is made that would be cut at once.
 Where a class has too many states, some are dropped and their bound is reported: `bounds` are upper bounds in any case.
+What does not depend on weights is worked out once a problem (`Prepared`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from muster.engine.arrays import Ints
+from muster.engine.arrays import Bools, Ints
 from muster.engine.exact.problem import Problem
+from muster.engine.exact.vertices import Vertices, vertices_of
 
 _MULTIPLIERS = 4
-_MOST_CANDIDATES = 1_500
+_MOST_ROWS = 16
+_SAMPLE = 40
 _BITS = 60
 """Sums stay below 2**_BITS, so that int64 never wraps."""
 
@@ -45,18 +46,45 @@ class Priced(Struct, frozen=True):
     work: int
 
 
-def price(problem: Problem, weights: Ints, thresholds: Ints, caps: Ints, limit: int) -> Priced:
+class Prepared(Struct, frozen=True):
+    """What every search for patterns of a problem needs. `requests` [G, R], 0 for shapes that fit nowhere, which may
+    ask for more than all that is free, so that sums would wrap. `order`: the other shapes as they are decided; `usable`
+    for each of them and each resource, see `_usable`.
+    """
+
+    requests: Ints
+    order: Ints
+    usable: list[list[Ints | None]]
+    vertices: Vertices
+
+
+def prepared(problem: Problem) -> Prepared:
+    """Once for all searches."""
+    fits = problem.caps.max(axis=0, initial=0) > 0
+    requests = np.where(fits[:, None], problem.requests, 0)
+    share = requests / np.maximum(problem.free.max(axis=0, initial=1), 1)
+    # The smallest first: what large shapes can use of the rest is told best by `_usable`.
+    order = np.argsort(share.max(axis=1), kind="stable")
+    order = order[fits[order]]
+    most_free = problem.free.max(axis=0, initial=0)
+    return Prepared(requests, order, _usable(requests[order], most_free), vertices_of(requests, np.flatnonzero(fits)))
+
+
+def price(
+    problem: Problem, weights: Ints, thresholds: Ints, caps: Ints, limit: int, ready: Prepared | None = None
+) -> Priced:
     """The best patterns of value above the thresholds.
 
     `weights` [C, G] int64, where a negative weight counts as 0; `caps` [C, G] at most those of the problem; `limit`:
-    the most states of a class on a level.
+    the most states of a class on a level; `ready`: what was prepared for the problem.
     """
     weights = np.maximum(weights, 0)
+    ready = prepared(problem) if ready is None else ready
     if not problem.modes:
-        return _price(problem, weights, thresholds, caps, limit)
+        return _price(problem, ready, weights, thresholds, caps, limit)
     best = Priced(thresholds, np.zeros_like(caps), thresholds, 0)
     for mode in problem.modes:
-        found = _price(problem, weights, best.values, np.where(np.array(mode) > 0, caps, 0), limit)
+        found = _price(problem, ready, weights, best.values, np.where(np.array(mode) > 0, caps, 0), limit)
         better = found.values > best.values
         counts = np.where(better[:, None], found.counts, best.counts)
         bounds = np.maximum(found.bounds, best.bounds)
@@ -64,14 +92,12 @@ def price(problem: Problem, weights: Ints, thresholds: Ints, caps: Ints, limit: 
     return best
 
 
-def _price(problem: Problem, weights: Ints, thresholds: Ints, caps: Ints, limit: int) -> Priced:
-    caps = np.where(weights > 0, caps, 0)
-    # Requests of shapes that fit nowhere may be larger than all that is free, and sums with them would wrap.
-    fitting = np.flatnonzero(caps.max(axis=0, initial=0))
-    requests = np.zeros_like(problem.requests)
-    requests[fitting] = problem.requests[fitting]
-    problem = replace(problem, requests=requests)
-    search = _Search.prepare(problem, weights, caps)
+def _price(
+    problem: Problem, ready: Prepared, weights: Ints, thresholds: Ints, caps: Ints, limit: int
+) -> Priced:
+    if problem.spare is None:  # else a pod of no weight may still be needed to fill a node
+        caps = np.where(weights > 0, caps, 0)
+    search = _Search.prepare(problem, ready, weights, caps)
     best = _Best(thresholds.copy(), np.zeros_like(caps), thresholds.copy())
     search.fill_greedily(best)
     work = search.run(best, limit)
@@ -83,7 +109,8 @@ def binding(problem: Problem, weights: Ints) -> Floats:
     weights = np.maximum(weights, 0)
     caps = np.where(weights > 0, problem.caps, 0)
     scale = _scale(weights, caps)
-    parts = (_multipliers(problem, weights, caps, scale)[:, 0, :] / scale) * problem.free * problem.nodes[:, None]
+    chosen = _multipliers(problem, prepared(problem), weights, caps, scale)[:, 0, :]
+    parts = (chosen / scale) * problem.free * problem.nodes[:, None]
     shares: Floats = parts.sum(axis=0) / max(1.0, float(parts.sum()))
     return shares
 
@@ -140,6 +167,7 @@ class _Search(Struct, frozen=True):
     `most` [L, C]: of the shape, and at most so many. `multipliers` [K, R, C]: the u of each class. `gains` [L, K, C]:
     scale · w - u · request. `slack` [L + 1, K, C]: the sums over the shapes still open of cap · max(0, gain). `usable`
     for each level and resource: what can be used of so much by the shapes still open, or None where it is not known.
+    `spare` a resource: so much may be left over at most, None for any amount.
     """
 
     scale: int
@@ -152,20 +180,23 @@ class _Search(Struct, frozen=True):
     gains: Ints
     slack: Ints
     usable: list[list[Ints | None]]
+    spare: list[int | None]
 
     @staticmethod
-    def prepare(problem: Problem, weights: Ints, caps: Ints) -> _Search:
+    def prepare(problem: Problem, ready: Prepared, weights: Ints, caps: Ints) -> _Search:
         """Chooses multipliers and the order of the shapes."""
         scale = _scale(weights, caps)
-        multipliers = _multipliers(problem, weights, caps, scale).transpose(1, 2, 0)  # [K, R, C]
-        order = _order(problem)
-        order = order[caps.max(axis=0, initial=0)[order] > 0]
-        requests, weights, most = problem.requests[order], weights.T[order], caps.T[order]
+        multipliers = _multipliers(problem, ready, weights, caps, scale).transpose(1, 2, 0)  # [K, R, C]
+        levels = np.flatnonzero(caps.max(axis=0, initial=0)[ready.order] > 0)
+        order = ready.order[levels]
+        requests, weights, most = ready.requests[order], weights.T[order], caps.T[order]
         gains = scale * weights[:, None, :] - np.einsum("lr,krc->lkc", requests, multipliers)
         slack = np.zeros((len(order) + 1, *gains.shape[1:]), dtype=np.int64)
         slack[:-1] = np.cumsum((most[:, None, :] * np.maximum(gains, 0))[::-1], axis=0)[::-1]
         free = np.ascontiguousarray(problem.free.T)
-        return _Search(scale, order, requests, weights, most, free, multipliers, gains, slack, _usable(requests, free))
+        usable = [ready.usable[level] for level in levels.tolist()]
+        spare = _binding_spare(problem)
+        return _Search(scale, order, requests, weights, most, free, multipliers, gains, slack, usable, spare)
 
     def fill_greedily(self, best: _Best) -> None:
         """Offers the patterns that take as many as fit of the densest shape, then of the next, and so on."""
@@ -178,7 +209,16 @@ class _Search(Struct, frozen=True):
                 free -= most * self.requests[level][:, None]
                 value += most * self.weights[level]
                 counts[:, self.order[level]] = most
+            value[self._wasteful(free)] = -1
             best.offer(np.arange(classes), value, counts)
+
+    def _wasteful(self, left: Ints) -> Bools:
+        """bool[S]: whether more is left over of some resource than may be."""
+        found = np.zeros(left.shape[1], dtype=np.bool_)
+        for row, spare in zip(left, self.spare, strict=True):
+            if spare is not None:
+                found |= row > spare
+        return found
 
     def run(self, best: _Best, limit: int) -> int:
         """Goes through the levels; returns the number of states made."""
@@ -197,7 +237,7 @@ class _Search(Struct, frozen=True):
         return work
 
     def _finish(self, states: _States, best: _Best) -> None:
-        better = states.picked(np.flatnonzero(states.value > best.values[states.at]))
+        better = states.picked(np.flatnonzero((states.value > best.values[states.at]) & ~self._wasteful(states.free)))
         counts = np.zeros((len(better.at), best.counts.shape[1]), dtype=np.int64)
         counts[:, self.order] = better.counts.T
         best.offer(better.at, better.value, counts)
@@ -212,7 +252,11 @@ class _Search(Struct, frozen=True):
             for multiplier, row in zip(multipliers, free, strict=True):
                 total += multiplier[at] * row
         bounds = (worth + self.slack[level][:, at]).min(axis=0)
-        useful = np.flatnonzero(bounds >= self.scale * (best.values[at] + 1))
+        kept = bounds >= self.scale * (best.values[at] + 1)
+        if any(spare is not None for spare in self.spare):  # what is left over has to be known to the end
+            kept &= ~self._wasteful(states.free - free)
+            free = states.free
+        useful = np.flatnonzero(kept)
         return _States(at, free, states.value, states.counts).picked(useful), _Promises(worth, bounds).picked(useful)
 
     def _next(self, states: _States, promises: _Promises, level: int, best: _Best) -> _States:
@@ -269,20 +313,17 @@ class _Search(Struct, frozen=True):
         return fits
 
 
-def _order(problem: Problem) -> Ints:
-    """int64[L]: the shapes in the order in which they are decided.
-
-    The smallest first: what large shapes can use of the rest is told best by `_usable`.
-    """
-    share = problem.requests / np.maximum(problem.free.max(axis=0, initial=1), 1)
-    return np.argsort(share.max(axis=1), kind="stable")
+def _binding_spare(problem: Problem) -> list[int | None]:
+    if problem.spare is None:
+        return [None] * problem.free.shape[1]
+    most = problem.free.max(axis=0, initial=0).tolist()
+    return [spare if spare < free else None for spare, free in zip(problem.spare, most, strict=True)]
 
 
-def _usable(requests: Ints, free: Ints) -> list[list[Ints | None]]:
+def _usable(requests: Ints, most_free: Ints) -> list[list[Ints | None]]:
     """For each level and resource: table[f] is the most of f that counts of the shapes from that level on use up."""
-    largest = free.max(axis=1, initial=0).tolist()
     tables: list[list[Ints | None]] = []
-    reachable = [None if most > _TABLE else np.arange(most + 1) == 0 for most in largest]
+    reachable = [None if most > _TABLE else np.arange(most + 1) == 0 for most in most_free.tolist()]
     for level in reversed(range(len(requests))):
         row: list[Ints | None] = []
         for reach, request in zip(reachable, requests[level].tolist(), strict=True):
@@ -304,50 +345,49 @@ def _scale(weights: Ints, caps: Ints) -> int:
     return 1 << max(0, min(20, _BITS - 2 - largest.bit_length()))
 
 
-def _multipliers(problem: Problem, weights: Ints, caps: Ints, scale: int) -> Ints:
+def _multipliers(problem: Problem, ready: Prepared, weights: Ints, caps: Ints, scale: int) -> Ints:
     """int64[C, K, R]: for each class the u that bound its patterns best, times scale."""
     typical = np.where(caps.max(axis=0, initial=0) > 0, weights.max(axis=0, initial=0), 0)
-    candidates = _candidates(problem.requests[typical > 0].astype(np.float64), typical[typical > 0].astype(np.float64))
+    candidates = ready.vertices.at(typical.astype(np.float64))
     most_free = np.maximum(problem.free.max(axis=0), 1)
     limit = 2.0**_BITS / scale / (4 * len(most_free) * most_free)
     candidates = np.minimum(candidates, limit)
-    requests = problem.requests.astype(np.float64)
-    bounds = candidates @ problem.free.T.astype(np.float64)  # [V, C]
-    used = candidates @ requests.T  # [V, G]
-    if (weights[:, typical > 0] == typical[typical > 0]).all():
-        bounds += np.maximum(typical - used, 0) @ caps.T.astype(np.float64)
-    else:
-        for shape in range(problem.shapes):
-            bounds += np.maximum(weights[:, shape] - used[:, shape : shape + 1], 0) * caps[:, shape]
-    number = min(_MULTIPLIERS, len(candidates))
-    chosen = np.argpartition(bounds, number - 1, axis=0)[:number] if number < len(candidates) else None
-    if chosen is None:
-        chosen = np.repeat(np.arange(len(candidates))[:, None], bounds.shape[1], axis=1)
-    ranked = np.take_along_axis(
-        chosen, np.argsort(np.take_along_axis(bounds, chosen, axis=0), axis=0, kind="stable"), 0
-    )
-    multipliers: Ints = np.rint(candidates * scale).astype(np.int64)[ranked.T]
+    used = candidates @ ready.requests.T.astype(np.float64)
+    free, some = problem.free.T.astype(np.float64), _sample(len(weights))
+    if some is not None:  # candidates that are good for some classes are good for others
+        few = _best(candidates @ free[:, some] + _from_caps(weights[some], caps[some], used))
+        kept = np.unique(few)
+        candidates, used = candidates[kept], used[kept]
+    chosen = _best(candidates @ free + _from_caps(weights, caps, used))
+    multipliers: Ints = np.rint(candidates * scale).astype(np.int64)[chosen.T]
     return multipliers
 
 
-def _candidates(requests: Floats, weights: Floats) -> Floats:
-    """float64[V, R]: the u ≥ 0 at which as many shapes are worth exactly what they use as u has positive entries.
+def _sample(classes: int) -> Ints | None:
+    """Some of many classes, from all over the table."""
+    return None if classes <= 2 * _SAMPLE else np.arange(0, classes, classes // _SAMPLE)
 
-    They are the vertices among which the linear relaxation of the knapsack has its dual optimum, whatever is free.
-    """
-    resources = requests.shape[1]
-    found = [np.zeros((1, resources))]
-    for size in range(1, min(3, resources, len(requests)) + 1):
-        columns = np.array(list(combinations(range(resources), size)))
-        shapes = np.array(list(combinations(range(len(requests)), size)))
-        if len(columns) * len(shapes) > _MOST_CANDIDATES:
-            break
-        matrices = requests[shapes[:, None, :, None], columns[None, :, None, :]].reshape(-1, size, size)
-        right = np.broadcast_to(weights[shapes][:, None, :], (len(shapes), len(columns), size)).reshape(-1, size, 1)
-        regular = np.abs(np.linalg.det(matrices)) > 1e-9
-        solved = np.linalg.solve(matrices[regular], right[regular])[:, :, 0]
-        places = np.broadcast_to(columns[None, :, :], (len(shapes), len(columns), size)).reshape(-1, size)[regular]
-        full = np.zeros((len(solved), resources))
-        np.put_along_axis(full, places, solved, axis=1)
-        found.append(full[(solved >= 0).all(axis=1)])
-    return np.unique(np.vstack(found), axis=0)
+
+def _best(bounds: Floats) -> Ints:
+    """int64[K, C]: the candidates of the lowest `bounds` [V, C], the best first."""
+    number = min(_MULTIPLIERS, len(bounds))
+    chosen = np.argpartition(bounds, number - 1, axis=0)[:number]
+    order = np.argsort(np.take_along_axis(bounds, chosen, axis=0), axis=0, kind="stable")
+    return np.take_along_axis(chosen, order, 0)
+
+
+def _from_caps(weights: Ints, caps: Ints, used: Floats) -> Floats:
+    """float64[V, C]: the sums of cap · max(0, w - used), for `used` [V, G]. Mostly few rows of weights differ."""
+    rows, which = np.unique(weights, axis=0, return_inverse=True)
+    which, limits = which.reshape(-1), caps.astype(np.float64)
+    if len(rows) == 1:
+        only: Floats = np.maximum(rows[0] - used, 0) @ limits.T
+        return only
+    found = np.zeros((len(used), len(weights)))
+    if len(rows) <= _MOST_ROWS:
+        for at, row in enumerate(rows):
+            found[:, which == at] = np.maximum(row - used, 0) @ limits[which == at].T
+        return found
+    for shape in range(weights.shape[1]):
+        found += np.maximum(weights[:, shape] - used[:, shape : shape + 1], 0) * limits[:, shape]
+    return found

@@ -37,7 +37,8 @@ class Problem(Struct, frozen=True):
     `requests` [G, R], `demand` [G] pods of each shape, `free` [C, R] ≥ 0, `caps` [C, G] the most of each shape on one
     node, `nodes` [C] how many nodes are of each class. `first` [G] ≤ demand: so many pods of each shape are worth twice
     as much; see `value`. `names` of the R resources, for people. `modes`: sets of shapes; those on one node are all in
-    one of them, where any are given.
+    one of them, where any are given. `spare` [R]: a node that receives pods leaves at most so much of each resource;
+    None: any amount.
     """
 
     requests: Ints
@@ -49,6 +50,7 @@ class Problem(Struct, frozen=True):
     names: tuple[str, ...] = ()
     rows: tuple[Row, ...] = ()
     modes: tuple[Counts, ...] = ()
+    spare: Counts | None = None
 
     @property
     def shapes(self) -> int:
