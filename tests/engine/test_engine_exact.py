@@ -11,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from muster.engine.arrays import Ints
-from muster.engine.exact.certificate import Proof, Separate, Split, Weighing, verified
+from muster.engine.exact.certificate import Full, Proof, Separate, Split, Weighing, pattern_weights, verified
+from muster.engine.exact.full import tightened
 from muster.engine.exact.pricing import price
 from muster.engine.exact.problem import Problem, Row, Use, placed_by
 from muster.engine.exact.solver import Solved, solve
@@ -52,7 +53,9 @@ def random_problem(seed: int) -> Problem:
 
 def patterns_of(problem: Problem, at: int) -> list[tuple[int, ...]]:
     ranges = [range(cap + 1) for cap in problem.caps[at].tolist()]
-    return [each for each in product(*ranges) if (ints(each) @ problem.requests <= problem.free[at]).all()]
+    found = [(each, problem.free[at] - ints(each) @ problem.requests) for each in product(*ranges)]
+    spare = ints(problem.spare or (99,) * len(problem.free[at]))
+    return [each for each, left in found if (left >= 0).all() and (not any(each) or (left <= spare).all())]
 
 
 def best_value(problem: Problem) -> int:
@@ -125,6 +128,35 @@ def test_priced_patterns_are_the_best_and_bounds_hold(limit: int) -> None:
             if priced.values[at] > thresholds[at]:
                 assert int(priced.counts[at] @ worth) == priced.values[at]
                 assert tuple(priced.counts[at].tolist()) in patterns_of(problem, at)
+
+
+def test_no_pattern_that_leaves_more_than_may_be_spared_is_priced_and_the_best_other_is() -> None:
+    for seed in range(60):
+        random = Random(seed)
+        problem = random_problem(seed)
+        spare = (99, random.randint(0, 5), random.randint(0, 6))
+        problem = replace(problem, spare=spare)
+        weights = ints([[random.randint(0, 30) for _ in range(problem.shapes)] for _ in range(problem.classes)])
+
+        priced = price(problem, weights, ints([0] * problem.classes), problem.caps, 1 << 20)
+
+        for at in range(problem.classes):
+            kept = [ints(each) for each in patterns_of(problem, at)]
+            kept = [each for each in kept if (problem.free[at] - each @ problem.requests <= ints(spare)).all()]
+            best = max([0, *(int(each @ weights[at]) for each in kept)])
+            assert priced.values[at] == best == priced.bounds[at]
+
+
+def test_every_placement_of_all_pods_is_left_when_a_problem_is_tightened() -> None:
+    fitting = 0
+    for seed in range(80):
+        problem = random_problem(seed)
+        full = problem.value(problem.demand)
+        tight = tightened(problem)
+
+        assert (best_value(tight) == full) == (best_value(problem) == full)
+        fitting += best_value(problem) == full
+    assert 20 < fitting < 60
 
 
 def test_resource_that_a_shape_does_not_request_does_not_bound_it() -> None:
@@ -250,7 +282,7 @@ def proofs() -> list[tuple[Problem, Proof, int]]:
 def test_proofs_hold_with_cases_and_without() -> None:
     kinds = {type(proof) for problem, proof, most in proofs() if verified(problem, proof, most)}
 
-    assert kinds == {Weighing, Split}
+    assert kinds == {Weighing, Split, Full}
     assert all(verified(*each) for each in proofs())
 
 
@@ -272,8 +304,10 @@ def test_tampered_weighing_is_refused() -> None:
         if not isinstance(proof, Weighing):
             continue
         tried += 1
-        lighter = tuple(value * 9 // 10 for value in proof.heaviest)
-        assert not verified(problem, replace(proof, heaviest=lighter), most) or lighter == proof.heaviest
+        table = pattern_weights(problem, ints(proof.weights), ints(proof.prices))
+        true = [max(int(ints(each) @ table[at]) for each in patterns_of(problem, at)) for at in range(problem.classes)]
+        if max(true):
+            assert not verified(problem, replace(proof, heaviest=tuple(max(each - 1, 0) for each in true)), most)
         assert not verified(problem, replace(proof, heaviest=proof.heaviest[1:]), most)
         assert not verified(problem, replace(proof, weights=tuple(-each for each in proof.weights)), most)
         refused += not verified(problem, replace(proof, weights=(0,) * problem.shapes), most)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.engine.exact.certificate import UNIT, Separate, Split, Weighing, pattern_weights
+from muster.engine.exact.certificate import UNIT, Full, Separate, Split, Weighing, pattern_weights
 from muster.engine.exact.pricing import Floats, binding
 from muster.engine.exact.problem import Problem
 from muster.engine.exact.reduce import Reduced
@@ -47,7 +47,7 @@ def _weighings(proof: CaseProof | None) -> Iterator[Weighing]:
     elif isinstance(proof, Split):
         yield from _weighings(proof.fewer)
         yield from _weighings(proof.more)
-    elif isinstance(proof, Separate):
+    elif isinstance(proof, Separate | Full):
         yield from _weighings(proof.proof)
     elif proof is not None:
         yield from _weighings(proof.first)

@@ -14,8 +14,9 @@ import numpy as np
 from msgspec import Struct
 
 from muster.engine.exact.cases import Case, Choice, Rule, broken, first_case, problem_of, split
-from muster.engine.exact.certificate import Proof, verified
+from muster.engine.exact.certificate import Full, Proof, short, verified
 from muster.engine.exact.columns import Bounded, generate
+from muster.engine.exact.full import tightened
 from muster.engine.exact.master import Master, Patterns, worth
 from muster.engine.exact.pricing import Floats
 from muster.engine.exact.problem import Problem, Use
@@ -71,7 +72,10 @@ def solve_cases(
     proof = search.explore(case, bounded, 0)
     if proof is not None and search.cutoff < most:
         return SolvedCases(search.uses, search.value, search.cutoff, proof, case)
-    return SolvedCases(search.uses, search.value, bounded.most, bounded.weighing if bounded.most < most else None, case)
+    is_full = enough >= base.value(base.demand)  # then the bound is one of a problem that was tightened
+    if is_full or bounded.most >= most:
+        return SolvedCases(search.uses, search.value, most, None, case)
+    return SolvedCases(search.uses, search.value, bounded.most, bounded.weighing, case)
 
 
 def verified_cases(base: Problem, rules: tuple[Rule, ...], case: Case, proof: CaseProof, most: int) -> bool:
@@ -105,6 +109,16 @@ class _CaseSearch:
     def explore(self, case: Case, bounded: Bounded, depth: int) -> CaseProof | None:
         """A proof that nothing in the case is worth more than the cutoff, which may rise meanwhile; None: gave up."""
         problem = problem_of(self.base, self.rules, case)
+        if self.enough < self.base.value(self.base.demand):
+            return self._explore(case, problem, bounded, depth)
+        too_little = short(problem)
+        if too_little is not None:
+            bounded.most, bounded.weighing = self.enough - 1, too_little
+            return too_little
+        proof = self._explore(case, tightened(problem), bounded, depth)
+        return proof if proof is None or isinstance(proof, Alternative) else Full(proof)
+
+    def _explore(self, case: Case, problem: Problem, bounded: Bounded, depth: int) -> CaseProof | None:
         search = Search(problem, self.enough, self.budget, (), self.value, self.pool.fitting(problem))
         search.accepts = self.accepts
         master = Master(problem, search.patterns)

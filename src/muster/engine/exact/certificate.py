@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.engine.arrays import Ints
+from muster.engine.exact.full import tightened, usable_of
 from muster.engine.exact.pricing import price
 from muster.engine.exact.problem import Counts, Problem, Row, excluded_by
 
@@ -49,17 +50,41 @@ class Separate(Struct, frozen=True):
     proof: Proof
 
 
-Proof: TypeAlias = Weighing | Split | Separate
+class Full(Struct, frozen=True):
+    """Not all pods fit, since not even those placements of all of them exist that `tightened` leaves."""
+
+    proof: Proof
+
+
+Proof: TypeAlias = Weighing | Split | Separate | Full
 
 
 def verified(problem: Problem, proof: Proof, most: int) -> bool:
     """Whether the proof shows that no placement is worth more than `most`. All integers; patterns are searched anew."""
     if isinstance(proof, Weighing):
         return _well_formed(problem, proof) and bound(problem, proof) <= most and _heaviest_holds(problem, proof)
+    if isinstance(proof, Full):
+        all_but_one = problem.value(problem.demand) - 1
+        return most >= all_but_one and verified(tightened(problem), proof.proof, all_but_one)
     if isinstance(proof, Separate):
         return 0 <= proof.at < problem.classes and verified(problem.separated(proof.at), proof.proof, most)
     fewer, more = branch(problem, proof.at, proof.shape, proof.most)
     return verified(fewer, proof.fewer, most) and verified(more, proof.more, most)
+
+
+def short(problem: Problem) -> Weighing | None:
+    """A proof that not all pods fit: of one resource the nodes can use less than the pods ask for, with what is left
+    over of it on each node by the sizes of the pods; None if there is none.
+
+    Pods are weighed by what they ask for of that resource.
+    """
+    usable, asked = usable_of(problem), problem.demand @ problem.requests
+    for resource in np.flatnonzero(problem.nodes @ usable < asked).tolist():
+        unit = UNIT // max(1, int(problem.requests[:, resource].max()))
+        if unit:
+            weights, heaviest = unit * problem.requests[:, resource], unit * usable[:, resource]
+            return Weighing(tuple(weights.tolist()), (0,) * len(problem.rows), tuple(heaviest.tolist()))
+    return None
 
 
 def branch(problem: Problem, at: int, shape: int, most: int) -> tuple[Problem, Problem]:

@@ -73,7 +73,10 @@ class Patterns:
         if not self.at:
             return Patterns()
         at, counts = np.array(self.at, dtype=np.int64), np.array(self.counts, dtype=np.int64)
-        fits = (counts <= problem.caps[at]).all(axis=1) & (counts @ problem.requests <= problem.free[at]).all(axis=1)
+        left = problem.free[at] - counts @ problem.requests
+        fits = (counts <= problem.caps[at]).all(axis=1) & (left >= 0).all(axis=1)
+        if problem.spare is not None:
+            fits &= (left <= np.array(problem.spare)).all(axis=1)
         kept, found = np.flatnonzero(fits).tolist(), Patterns()
         found.add([self.at[each] for each in kept], [self.counts[each] for each in kept])
         return found
@@ -135,8 +138,8 @@ class Master:
         table = np.zeros((len(at), problem.shapes + 1 + len(problem.rows)), dtype=np.int64)
         table[:, : problem.shapes] = counts
         table[:, problem.shapes] = 1
-        for place, (row, within) in enumerate(zip(problem.rows, self._within, strict=True)):
-            table[:, problem.shapes + 1 + place] = np.where(within[at], counts @ np.array(row.weights), 0)
+        for column, (row, within) in enumerate(zip(problem.rows, self._within, strict=True), problem.shapes + 1):
+            table[:, column] = np.where(within[at], counts @ np.array(row.weights), 0)
         pattern, place = np.nonzero(table)
         values = table[pattern, place].astype(np.float64)
         rows = np.where(place < problem.shapes, place, place - 1 + problem.classes)

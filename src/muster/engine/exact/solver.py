@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.exact.assignment import assign_to_nodes
-from muster.engine.exact.certificate import Proof, Separate, Split, branch
+from muster.engine.exact.certificate import Full, Proof, Separate, Split, branch, short
 from muster.engine.exact.columns import Bounded, generate
 from muster.engine.exact.dive import dive, dive_to_few
+from muster.engine.exact.full import tightened
 from muster.engine.exact.master import Master, Patterns, Relaxed, worth
 from muster.engine.exact.pricing import Floats
 from muster.engine.exact.problem import Problem, Use, excluded_by, keeps_modes, keeps_rows
@@ -51,6 +52,19 @@ def solve(problem: Problem, known: tuple[Use, ...], enough: int, most: int, budg
     `known`: a placement to begin with. `most`: none is worth more, for reasons known elsewhere. Stops when the best
     is proved to be the best, when it is proved that none is worth `enough`, or when the budget is used up.
     """
+    if enough < problem.value(problem.demand):
+        return _solve(problem, known, enough, most, budget)
+    value, all_but_one = worth(problem, known), enough - 1
+    too_little = short(problem)
+    if too_little is not None:
+        return Solved(known, value, all_but_one, too_little)
+    solved = _solve(tightened(problem), known, enough, most, budget)
+    if solved.proof is None or solved.most > all_but_one:
+        return Solved(solved.uses, solved.value, most, None)
+    return Solved(solved.uses, solved.value, all_but_one, Full(solved.proof))
+
+
+def _solve(problem: Problem, known: tuple[Use, ...], enough: int, most: int, budget: Budget) -> Solved:
     search = Search(problem, enough, budget, known, worth(problem, known))
     master = Master(problem, search.patterns)
     bounded = Bounded(most)
@@ -90,6 +104,8 @@ class Search:
     def __post_init__(self) -> None:
         self.origins = list(range(self.problem.classes))
         self.patterns.add([use.at for use in self.uses], [use.counts for use in self.uses])
+        if self.problem.spare is not None:
+            self.patterns = self.patterns.fitting(self.problem)
 
     @property
     def cutoff(self) -> int:
