@@ -140,7 +140,7 @@ class _CaseSearch:
         self, case: Case, search: Search, master: Master, bounded: Bounded
     ) -> tuple[CaseProof | None, Choice | None]:
         """Placements of a case whose relaxation breaks no rule: a proof that this is all, or what to tell apart."""
-        search.round_off(master, bounded.most)
+        search.round_off(master, bounded.most, bounded.relaxed)
         proof: CaseProof | None = None
         if bounded.most > search.cutoff and not search.rejected:
             proof = search.close(master, bounded, 0)

@@ -212,9 +212,11 @@ def _near(base: Problem, rule: Near, at: int, case: Case, caps: Ints) -> Iterato
     for term, (ids, running) in enumerate(zip(rule.ids, rule.running, strict=True)):
         _close(caps, np.flatnonzero(ids < 0).tolist(), carriers)
         open_ = {option[term] for option in options if option}
+        certain = {domain for rule_, term_, domain, there in case.support if there and (rule_, term_) == (at, term)}
+        is_all = bool(certain) and len(certain) >= int(base.demand[sorted(others)].sum())  # one there for each pod
         for domain, classes in _classes_by_domain(ids).items():
             rows = list(classes)
-            absent = (at, term, domain, False) in case.support
+            absent = (at, term, domain, False) in case.support or (is_all and domain not in certain)
             if absent:
                 _close(caps, rows, sorted(others))
             if running[domain]:

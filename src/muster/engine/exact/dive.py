@@ -46,7 +46,8 @@ def _descend(master: Master, left: _Left, target: int, budget: Budget, nearly_wh
             if not add_patterns(master, relaxed, left.caps, narrow(master.problem.classes), budget)[0]:
                 break
             relaxed = relax(master, budget)
-        if left.value + relaxed.value < target - 1 + _EPSILON or not left.fix(master, relaxed, nearly_whole):
+        target = min(target, left.value + int(relaxed.value + _EPSILON))
+        if not left.fix(master, relaxed, nearly_whole):
             break
     master.unlimit()
 

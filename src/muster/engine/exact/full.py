@@ -18,8 +18,18 @@ from muster.engine.exact.problem import Problem
 def tightened(problem: Problem) -> Problem:
     """The problem for placements of all pods; the same placements of all pods are possible."""
     usable = usable_of(problem)
-    spare = problem.nodes @ usable - problem.demand @ problem.requests
-    return replace(problem, free=usable, spare=tuple(np.maximum(spare, 0).tolist()))
+    spare = np.maximum(problem.nodes @ usable - problem.demand @ problem.requests, 0)
+    return replace(problem, free=usable, spare=tuple(spare.tolist()) if _is_telling(problem, spare) else None)
+
+
+def _is_telling(problem: Problem, spare: Ints) -> bool:
+    """Whether less is spare than the smallest pod asks for, of all resources that are asked for in different amounts.
+
+    Otherwise the search for patterns is slowed by more than the missing patterns save.
+    """
+    asked = problem.requests[problem.demand > 0]
+    varied = [(column[column > 0].min(), left) for column, left in zip(asked.T, spare, strict=True) if column.max() > 1]
+    return bool(varied) and all(left <= smallest for smallest, left in varied)
 
 
 def usable_of(problem: Problem) -> Ints:

@@ -92,9 +92,7 @@ def price(
     return best
 
 
-def _price(
-    problem: Problem, ready: Prepared, weights: Ints, thresholds: Ints, caps: Ints, limit: int
-) -> Priced:
+def _price(problem: Problem, ready: Prepared, weights: Ints, thresholds: Ints, caps: Ints, limit: int) -> Priced:
     if problem.spare is None:  # else a pod of no weight may still be needed to fill a node
         caps = np.where(weights > 0, caps, 0)
     search = _Search.prepare(problem, ready, weights, caps)

@@ -6,7 +6,7 @@ and a bound with its proof; where they do not meet, the work allowed was not eno
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from muster.engine.arrays import Ints
 from muster.engine.exact.assignment import assign_to_nodes
+from muster.engine.exact.blocks import place_by_blocks
 from muster.engine.exact.certificate import Full, Proof, Separate, Split, branch, short
 from muster.engine.exact.columns import Bounded, generate
 from muster.engine.exact.dive import dive, dive_to_few
@@ -21,14 +22,16 @@ from muster.engine.exact.full import tightened
 from muster.engine.exact.master import Master, Patterns, Relaxed, worth
 from muster.engine.exact.pricing import Floats
 from muster.engine.exact.problem import Problem, Use, excluded_by, keeps_modes, keeps_rows
+from muster.engine.exact.repair import repaired
 from muster.engine.exact.work import Budget
 
 _DIVES = (0.7, 0.95, 0.45)
 """From bold to cautious and bolder: each dive leaves patterns that the next can use."""
 _ENDGAMES = ((0.7, 100), (0.95, 160), (0.7, 240))
 """Under rules over domains, dives seldom come to the end by themselves: the last cells are looked at as a whole."""
+_FEW_CELLS = 300
 _ENDGAME_TREE = 60
-_MIP_PATTERNS = 4_000
+_MIP_PATTERNS = 2_000
 _MIP_TREE = 200
 _MOST_DEPTH = 200
 _EPSILON = 1e-6
@@ -70,7 +73,7 @@ def _solve(problem: Problem, known: tuple[Use, ...], enough: int, most: int, bud
     bounded = Bounded(most)
     generate(master, bounded, search.cutoff, budget)
     if bounded.most > search.cutoff:
-        search.round_off(master, bounded.most)
+        search.round_off(master, bounded.most, bounded.relaxed)
     if bounded.most <= search.cutoff or budget.is_used_up:
         return Solved(search.uses, search.value, bounded.most, bounded.weighing if bounded.most < most else None)
     proof = search.close(master, bounded, 0)
@@ -123,23 +126,37 @@ class Search:
         elif value > self.rejected_value:
             self.rejected, self.rejected_value = original, value
 
-    def round_off(self, master: Master, target: int) -> None:
-        """Placements from the relaxation: dives, else a MIP over the patterns, else one over single nodes."""
-        for nearly_whole in _DIVES:
-            if self._goes_on(target):
-                self.offer(dive(master, target, self.budget, nearly_whole))
-        for nearly_whole, cells in _ENDGAMES if self.problem.rows else ():
-            if self._goes_on(target):
-                self.offer(dive_to_few(master, target, self.budget, nearly_whole, cells, _ENDGAME_TREE))
-        if self._goes_on(target) and len(self.patterns.at) <= _MIP_PATTERNS:
-            before = master.work
-            self.offer(master.integral(target, _MIP_TREE, self.budget.remaining))
-            self.budget.spent += master.work - before
-        if self._goes_on(target):
-            self.offer(assign_to_nodes(self.problem, target, _MIP_TREE, self.budget))
+    def round_off(self, master: Master, target: int, relaxed: Relaxed | None) -> None:
+        """Placements from the relaxation: dives and their repairs, else a MIP over the patterns, else one over single
+        nodes."""
+        for found in self._placements(master, target, relaxed):
+            self.offer(found)
+            if max(self.value, self.rejected_value) >= target or self.budget.is_used_up:
+                return
 
-    def _goes_on(self, target: int) -> bool:
-        return max(self.value, self.rejected_value) < target and not self.budget.is_used_up
+    def _placements(self, master: Master, target: int, relaxed: Relaxed | None) -> Iterator[tuple[Use, ...]]:
+        problem, budget = master.problem, self.budget
+        cells = int(problem.nodes.sum()) * problem.shapes
+        is_small = bool(problem.rows) and cells <= _FEW_CELLS
+        if problem.rows and relaxed is not None:
+            blocks = place_by_blocks(problem, self.patterns, totals_of(master, relaxed), budget)
+            yield blocks
+            if not is_small:
+                yield repaired(problem, self.patterns, blocks, target, budget)
+        for nearly_whole in _DIVES:
+            found = dive(master, target, budget, nearly_whole)
+            yield found
+            if not is_small:
+                yield repaired(problem, self.patterns, found, target, budget)
+        for nearly_whole, most_cells in _ENDGAMES if problem.rows else ():
+            yield dive_to_few(master, target, budget, nearly_whole, most_cells, _ENDGAME_TREE)
+        if is_small:
+            yield repaired(problem, self.patterns, found, target, budget)
+        if len(self.patterns.at) <= _MIP_PATTERNS:
+            before = master.work
+            yield master.integral(target, _MIP_TREE, budget.remaining)
+            budget.spent += master.work - before
+        yield assign_to_nodes(problem, target, _MIP_TREE, budget)
 
     def close(self, master: Master, bounded: Bounded, depth: int) -> Proof | None:
         """A proof that nothing here is worth more than the cutoff, which may rise meanwhile; None: gave up."""
