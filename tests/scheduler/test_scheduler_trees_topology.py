@@ -127,3 +127,58 @@ def test_terms_of_a_group_that_cannot_be_read_hold_the_tree() -> None:
 
     assert {pod["reason"] for pod in shown["pods"]} == {"SchedulerError"}
     assert "required: a label key is wanted, not 3" in shown["pods"][0]["message"]
+
+
+def annotated(obj: Object, text: str) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "annotations": {TOPOLOGY_KEY: text}}}
+
+
+def test_the_annotation_of_a_composite_group_keeps_all_below_it_in_one_domain() -> None:
+    root = annotated(composite("root", 2), f"required: {RACK}")
+
+    shown = run([root, *gang("a", 2, "root"), *gang("b", 2, "root")])
+
+    assert len(racks(shown, "a-") | racks(shown, "b-")) == 1
+
+
+def test_a_composite_group_goes_to_one_domain_of_the_preferred_label_if_there_is_room() -> None:
+    tree = [annotated(composite("root", 2), f"{{required: {ZONE}, preferred: {RACK}}}")]
+
+    small = run([*tree, *gang("a", 1, "root"), *gang("b", 2, "root")])
+    large = run([*tree, *gang("a", 3, "root"), *gang("b", 2, "root")])
+
+    assert len(racks(small, "a-") | racks(small, "b-")) == 1
+    both = racks(large, "a-") | racks(large, "b-")
+    assert len(both) == 2
+    assert len({rack % 2 for rack in both}) == 1
+
+
+def test_the_workload_may_say_the_topology_of_its_composite_groups() -> None:
+    workload: Object = {
+        "apiVersion": VERSION,
+        "kind": "Workload",
+        "metadata": {"name": "w", "namespace": "default"},
+        "spec": {
+            "compositePodGroupTemplates": [
+                {
+                    "name": "t",
+                    "schedulingPolicy": {"gang": {"minGroupCount": 2}},
+                    "podGroupTemplates": [{"name": "leaf", "schedulingPolicy": {"gang": {"minCount": 2}}}],
+                }
+            ]
+        },
+    }
+    objects = [annotated(workload, f"t: {{required: {RACK}}}"), composite("root", 2)]
+
+    shown = run([*objects, *gang("a", 2, "root"), *gang("b", 2, "root")])
+
+    assert len(racks(shown, "a-") | racks(shown, "b-")) == 1
+
+
+def test_terms_that_only_groups_of_pods_may_have_hold_the_tree_and_name_the_field() -> None:
+    root = annotated(composite("root", 1), f"subgroups: {{size: 2, required: {RACK}}}")
+
+    shown = run([root, *gang("a", 1, "root")])
+
+    assert shown["pods"][0]["reason"] == "SchedulerError"
+    assert "CompositePodGroup default/root: subgroups: not for a composite group" in shown["pods"][0]["message"]

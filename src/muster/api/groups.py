@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from muster.api.codec import JSON, Object
 from muster.api.meta import namespace_of
-from muster.api.topology import TopologyTerms
+from muster.api.topology import TopologyError, TopologyTerms
 
 POD_GROUP_KEY = "scheduling.muster-k8s.dev/pod-group"
 """Annotation, else label, of pods on servers that do not keep the pod field."""
@@ -86,7 +86,8 @@ class GroupTerms(Struct, frozen=True):
 class CompositeTerms(Struct, frozen=True):
     """What a CompositePodGroup asks for: `min_groups` of its children must succeed (1, if it is basic).
 
-    `may_preempt` and `disrupted_together` as for groups, about all groups below it.
+    `may_preempt` and `disrupted_together` as for groups, about all groups below it, `fault` as there. `preferred`:
+    labels of which one domain should hold all of it, in the order of trial.
     """
 
     min_groups: int = 1
@@ -95,6 +96,20 @@ class CompositeTerms(Struct, frozen=True):
     parent: str = ""
     may_preempt: bool = True
     disrupted_together: bool = False
+    preferred: tuple[str, ...] = ()
+    fault: str = ""
+
+    def with_topology(self, topology: TopologyTerms) -> CompositeTerms:
+        """The same with what an annotation says. Raises TopologyError for what only groups of pods may say, too."""
+        for field, value in (
+            ("subgroups", topology.subgroups),
+            ("distribution", topology.distribution),
+            ("replicas", topology.spread_over),
+        ):
+            if value is not None:
+                raise TopologyError(f"{field}: not for a composite group, which has groups and no pods of its own")
+        whole = topology.with_required(self.topology_key)
+        return replace(self, topology_key=whole.required, preferred=whole.preferred)
 
 
 def group_of(pod: Object) -> GroupRef | None:

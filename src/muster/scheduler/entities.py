@@ -168,13 +168,16 @@ class Entities:
             gated, names = self._gated(members), self._scheduler_names(members)
             leaves[key] = LeafFacts(members.ref, self.cache.terms(members.ref), self._known(members), gated, names)
         terms = hierarchy.terms(root)
+        composites = (self.cache.composite_terms(key) for key in hierarchy.composites_below(root))
+        faults = [each.fault for each in composites if each is not None and each.fault]
+        faults += [leaf.terms.fault for leaf in leaves.values() if leaf.terms is not None and leaf.terms.fault]
         return TreeFacts(
             root,
             ready_groups(hierarchy, root, leaves),
             1 if terms is None else terms.min_groups,
             tuple(name for leaf in leaves.values() for name in leaf.gated),
             tuple(dict.fromkeys(name for leaf in leaves.values() for name in leaf.scheduler_names)),
-            tuple(leaf.terms.fault for leaf in leaves.values() if leaf.terms is not None and leaf.terms.fault),
+            tuple(faults),
         )
 
     # -- questions ---------------------------------------------------------------------------------------------------
@@ -214,13 +217,13 @@ class Entities:
 
     def _branch(self, key: str) -> Branch | None:
         """A composite group with all below it; None if it is not known."""
-        terms = self.cache.hierarchy.terms(key)
+        terms = self.cache.composite_terms(key)
         if terms is None:
             return None
         children = self.cache.hierarchy.children(key)
         found = [self._branch(child) if is_composite else self._leaf(child) for is_composite, child in children]
         children_found = tuple(child for child in found if child is not None)
-        return Branch(key, children_found, terms.min_groups, terms.topology_key)
+        return Branch(key, children_found, terms.min_groups, terms.topology_key, terms.preferred)
 
     def _leaf(self, key: str) -> Leaf | None:
         members = self.members(key)

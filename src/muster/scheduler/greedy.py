@@ -111,8 +111,7 @@ class GreedyGroups(Struct, frozen=True):
         return self._leaf(ask.ref.key, ask.entity)
 
     def _composite(self, key: str, entity: str) -> CompositeGroup:
-        hierarchy = self.entities.cache.hierarchy
-        terms = hierarchy.terms(key)
+        hierarchy, terms = self.entities.cache.hierarchy, self.entities.cache.composite_terms(key)
         children = tuple(
             self._composite(child, entity) if is_composite else self._leaf(child, entity)
             for is_composite, child in hierarchy.children(key)

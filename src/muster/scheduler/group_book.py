@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from muster.api.codec import Object
 from muster.api.grouping import Grouping
-from muster.api.groups import GroupRef, GroupTerms, find_terms, terms_of
-from muster.api.meta import controller_of, is_deleting, key_of, uid_of
+from muster.api.groups import CompositeTerms, GroupRef, GroupTerms, find_terms, terms_of
+from muster.api.meta import controller_of, is_deleting, key_of, namespace_of, uid_of
 from muster.api.topology import TOPOLOGY_KEY, TopologyTerms
 from muster.client.informer import Change
 from muster.scheduler.effects import Effects
@@ -68,6 +68,13 @@ class GroupBook:
         """The Job, as a Workload, that says what a PodGroup that is not there would say; None for other groups."""
         key = self._stand_ins.get(ref.object_key) if ref.is_pod_group else None
         return None if key is None else self.workloads.get(key)
+
+    def composite_terms(self, key: str) -> CompositeTerms | None:
+        """What a composite group asks for, with its annotation; None while it is missing."""
+        terms, composite = self.hierarchy.terms(key), self.hierarchy.composites.get(key)
+        if terms is None or composite is None:
+            return None
+        return self.topologies.composite_with_topology(terms, composite, self.workloads.get(_workload_of(composite)))
 
     def standing(self, members: Members) -> dict[str, PodRecord]:
         """The members with a node that count for their group."""
@@ -148,7 +155,8 @@ class GroupBook:
         for change in changes:
             key = key_of(change.object)
             known = self.hierarchy.composites.get(key)
-            if known is not None and change.new is not None and known["spec"] == change.new["spec"]:
+            is_same = not _terms_differ(known, change.new)
+            if is_same and _says_topology(known) == _says_topology(change.new):
                 continue
             self._touch_above(change.old)
             self.hierarchy.set_composite(key, change.new)
@@ -166,8 +174,18 @@ class GroupBook:
             self._effects.touch_tree(self.hierarchy.chain(parent).root, retry=True)
 
     def apply_workloads(self, changes: Iterable[Change]) -> None:
-        """Take over changes of Workloads (only v1alpha1 pods look at them)."""
+        """Take over changes of Workloads (v1alpha1 pods look at them, and whoever looks for an annotation)."""
+        for change in changes:
+            key = key_of(change.object)
+            if _says_topology(self.workloads.get(key)) != _says_topology(change.new):
+                self._touch_composites_of(key)
         self._apply_group_objects(self.workloads, changes, is_pod_group=False)
+
+    def _touch_composites_of(self, workload: str) -> None:
+        for key, composite in self.hierarchy.composites.items():
+            if _workload_of(composite) == workload:
+                for group in self.hierarchy.leaves(key):
+                    self._effects.touch_group(group, retry=True)
 
     def _members(self, ref: GroupRef) -> Members:
         members = self.groups.get(ref.key)
@@ -239,6 +257,12 @@ def _is_relaxed(old: GroupTerms | None, new: GroupTerms | None) -> bool:
 
 def _says_topology(obj: Object | None) -> str | None:
     return None if obj is None else (obj["metadata"].get("annotations") or {}).get(TOPOLOGY_KEY)
+
+
+def _workload_of(composite: Object) -> str:
+    """The key of the Workload that a composite group was made from."""
+    name = (composite["spec"].get("workloadRef") or {}).get("workloadName")
+    return f"{namespace_of(composite)}/{name}" if name else ""
 
 
 def _terms_differ(old: Object | None, new: Object | None) -> bool:

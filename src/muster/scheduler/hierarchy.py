@@ -93,6 +93,14 @@ class Hierarchy:
         """The keys of all groups below a composite group, whether that is known or not."""
         yield from self._leaves(key, 0)
 
+    def composites_below(self, key: str, depth: int = 0) -> Iterator[str]:
+        """The keys of a composite group and of all composite groups below it."""
+        yield key
+        if depth < MOST_LEVELS - 1:
+            for is_composite, child in self.children(key):
+                if is_composite:
+                    yield from self.composites_below(child, depth + 1)
+
     def _leaves(self, key: str, depth: int) -> Iterator[str]:
         if depth < MOST_LEVELS:
             for is_composite, child in self.children(key):

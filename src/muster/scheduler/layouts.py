@@ -1,7 +1,8 @@
 """What groups ask of the topology by annotation, and what that refers to in the cluster. Pure.
 
 The annotation `scheduling.muster-k8s.dev/topology` is looked up on the PodGroup, then on its Workload (by template
-name), then on the Job that owns it, then on its pods; last, Kueue's annotations on the pods.
+name), then on the Job that owns it, then on its pods; last, Kueue's annotations on the pods. That of a composite group
+is looked up on the CompositePodGroup, then on its Workload.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from muster.api.codec import Object
-from muster.api.groups import GroupRef, GroupTerms
-from muster.api.meta import controller_of, name_of, uid_of
+from muster.api.groups import CompositeTerms, GroupRef, GroupTerms
+from muster.api.meta import controller_of, key_of, name_of, uid_of
 from muster.api.topology import TOPOLOGY_KEY, TopologyError, TopologyTerms, kueue_terms, levels_of, parse_topology
 from muster.engine.nodes import NodeTable
 from muster.engine.topology.layout import Layout
 from muster.scheduler.members import Members
 from muster.scheduler.natural import natural
+
+Terms = TypeVar("Terms", GroupTerms, CompositeTerms)
 
 _NUMBERED = re.compile(r"(.*?)(\d+)\Z")
 
@@ -57,7 +61,28 @@ class TopologyObjects:
 
         `group`: its PodGroup; `workload`: the Workload that it, or the group's pods, refer to.
         """
-        for where, read in self._places(ref, group, workload, pods):
+        return self._with_first(terms, self._places(ref, group, workload, pods))
+
+    def composite_with_topology(
+        self, terms: CompositeTerms, composite: Object, workload: Object | None
+    ) -> CompositeTerms:
+        """The same for a composite group."""
+        places: list[tuple[str, str | None, str | None]] = [
+            (f"CompositePodGroup {key_of(composite)}", _annotation(composite), None)
+        ]
+        if workload is not None:
+            template = str((composite["spec"].get("workloadRef") or {}).get("templateName") or "")
+            places.append((f"Workload {key_of(workload)}", _annotation(workload), template))
+        readers = [
+            (f"annotation {TOPOLOGY_KEY} of {where}", partial(_parsed, text, template))
+            for where, text, template in places
+            if text is not None
+        ]
+        return self._with_first(terms, readers)
+
+    def _with_first(self, terms: Terms, places: Iterable[tuple[str, Callable[[], TopologyTerms | None]]]) -> Terms:
+        """The terms with what the first of the places says that says something."""
+        for where, read in places:
             try:
                 found = read()
                 if found is not None:

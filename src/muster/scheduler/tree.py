@@ -50,17 +50,21 @@ class Leaf(Struct, frozen=True):
 
 
 class Branch(Struct, frozen=True):
-    """A composite group: `min_groups` of its children must succeed; all of it in one domain of `topology_key`."""
+    """A composite group: `min_groups` of its children must succeed; all of it in one domain of `topology_key`.
+
+    `preferred`: labels of which one domain should hold all of it, in the order of trial.
+    """
 
     key: str
     children: tuple[Leaf | Branch, ...]
     min_groups: int
     topology_key: str | None = None
+    preferred: tuple[str, ...] = ()
 
     @property
     def question(self) -> Hashable:
         """What it asks, whoever it is."""
-        return self.min_groups, self.topology_key, tuple(child.question for child in self.children)
+        return self.min_groups, self.topology_key, self.preferred, tuple(child.question for child in self.children)
 
 
 Tree: TypeAlias = Leaf | Branch

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from muster.engine.model import Decision, GroupRequest, Placed
 from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot, Trial
-from muster.engine.topology.domains import candidates, limited, pinned_domain
+from muster.engine.topology.domains import Within, candidates, limited, pinned_domain
 from muster.engine.upstream.model import CompositeGroup, Group, PodGroup
-from muster.scheduler.tree import Branch, Leaf, Tree, TreeDecision, leaves_of, placements_in, put_leaves
+from muster.scheduler.tree import Branch, Leaf, Tree, TreeDecision, leaves_of, placements_in, put_leaves, smallest_need
 
 MOST_QUESTIONS = 60
 """How many requests to the engine the first try for one tree may make."""
@@ -34,7 +34,8 @@ def has_domains(tree: Tree) -> bool:
     """Whether some group of the tree must run in one topology domain."""
     if isinstance(tree, Leaf):
         return tree.topology is not None
-    return tree.topology_key is not None or any(has_domains(child) for child in tree.children)
+    is_bound = tree.topology_key is not None or bool(tree.preferred)
+    return is_bound or any(has_domains(child) for child in tree.children)
 
 
 def decide_in_domains(snapshot: Snapshot, root: Branch, profile: Profile, decide: DecideBy) -> TreeDecision:
@@ -102,7 +103,26 @@ class _Search:
                 yield replace(request, topology_domain=each.value)
 
     def _scopes(self, branch: Branch, trial: Trial, profile: Profile) -> Iterator[Profile]:
-        """The rules of the profile on all nodes in scope, or on those of one domain after the other."""
+        """The rules of the profile on all nodes in scope, or on those of one domain after the other.
+
+        Preferred labels first: one domain of them, too, where counting says that enough may fit.
+        """
+        for key in branch.preferred:
+            for scope in self._required_scopes(branch, trial, profile):
+                yield from self._preferred_scopes(branch, trial, scope, key)
+        yield from self._required_scopes(branch, trial, profile)
+
+    def _preferred_scopes(self, branch: Branch, trial: Trial, profile: Profile, key: str) -> Iterator[Profile]:
+        """Rules about pods elsewhere go on to see all nodes: the domain is not required."""
+        members = tuple(member for leaf in leaves_of(branch) for member in leaf.members)
+        needed = smallest_need(branch)
+        if key == branch.topology_key or not members or needed is None:
+            return
+        for each in candidates(profile, trial, GroupRequest(branch.key, members, 1), key):
+            if each.most >= max(1, len(needed)):
+                yield replace(profile, filters=(Within(key, each.value), *profile.filters))
+
+    def _required_scopes(self, branch: Branch, trial: Trial, profile: Profile) -> Iterator[Profile]:
         if branch.topology_key is None:
             yield profile
             return
