@@ -85,3 +85,32 @@ def test_pod_of_a_running_group_says_that_nothing_waits() -> None:
 
     assert (found["state"], found["summary"]) == ("Placed", "1 pod placed on 1 node, none waits")
     assert cluster.explain() == []
+
+
+def test_tree_in_one_domain_names_each_domain_and_the_label_to_drop() -> None:
+    objects = tree(2, [(2, 2), (1, 4)])
+    objects[0]["spec"]["schedulingConstraints"] = {"topology": [{"key": "rack"}]}
+    racks = [make_node(f"n{at}", cpu="4", labels={"rack": f"r{at}"}) for at in range(2)]
+
+    (found,) = Cluster.load([*racks, *objects]).explain(None, "podgroup/l0", effort=2048)
+
+    assert found["state"] == "Infeasible"
+    assert [(each["domain"], each["state"]) for each in found["domains"]] == [
+        ("r0", "Infeasible"),
+        ("r1", "Infeasible"),
+    ]
+    assert "compete for cpu" in found["proof"]
+    assert {"kind": "changeTopology", "key": "rack", "to": None}.items() <= changes_of(found)["changeTopology"].items()
+    assert changes_of(found)["lowerMinCount"]["to"] == 1
+
+
+def changes_of(found: Object) -> dict[str, Object]:
+    return {each["kind"]: each for each in reversed(found["changes"])}
+
+
+def test_elastic_group_of_a_tree_is_told_how_far_its_min_count_has_to_come_down() -> None:
+    found = explained([4, 4], 2, [(4, 1), (6, 1)])
+
+    lowered = {each["group"]: each["to"] for each in found["changes"] if each.get("field") == "minCount"}
+    assert lowered == {"default/l0": 2, "default/l1": 4}
+    assert all(each["minimal"] for each in found["changes"] if each.get("field") == "minCount")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from muster.api.codec import Object, Objects
+from pathlib import Path
+
+import jsonschema
+
+from muster.api.codec import Object, Objects, loads
 from muster.api.topology import TOPOLOGY_KEY
 from muster.nodes.spec import parse_node_spec
 from muster.simulator.options import ClusterOptions
@@ -182,3 +186,18 @@ def test_terms_that_only_groups_of_pods_may_have_hold_the_tree_and_name_the_fiel
 
     assert shown["pods"][0]["reason"] == "SchedulerError"
     assert "CompositePodGroup default/root: subgroups: not for a composite group" in shown["pods"][0]["message"]
+
+
+def test_the_report_says_why_a_tree_waits_and_what_would_help() -> None:
+    schema = loads((Path(__file__).parents[2] / "docs/simulate-output.schema.json").read_bytes())
+    objects = [composite("root", 2, key=RACK), *gang("a", 3, "root"), *gang("b", 2, "root")]
+
+    shown = run(objects)
+
+    jsonschema.validate(shown, schema)
+    explanations = [group["explanation"] for group in shown["groups"]]
+    assert explanations[0] == explanations[1]
+    assert "compete for cpu" in explanations[0]["summary"]
+    kinds = {change["kind"]: change for change in explanations[0]["changes"]}
+    assert kinds["addNodes"]["nodes"] == 1
+    assert kinds["changeTopology"]["to"] == ZONE

@@ -35,8 +35,11 @@ def decide_tree(
     profile: Profile = DEFAULT_PROFILE,
     budget: int | None = None,
     remaining: Remaining | None = None,
+    is_only_enough: bool = False,
 ) -> TreeDecision:
     """Which groups of a tree run now, and where. `budget` and `remaining` as for `decide`.
+
+    `is_only_enough`: it is asked whether enough of it fits, not for places for as many members as possible.
 
     Raises DomainError for members that run in no one domain.
     """
@@ -44,11 +47,19 @@ def decide_tree(
     is_bound = has_domains(root)
     first = decide_in_domains(snapshot, root, profile, ask) if is_bound else _in_order(snapshot, root, profile, ask)
     placed = sum(len(first.placements(leaf)) for leaf in leaves_of(root))
-    if first.succeeded and placed == sum(len(leaf.members) for leaf in leaves_of(root)):
+    if first.succeeded and (is_only_enough or placed == sum(len(leaf.members) for leaf in leaves_of(root))):
         return first
     known = placed if first.succeeded else None
     asked = as_exactly_asked(root, snapshot.table)
-    answer = place_tree(profile, snapshot, asked, known=known, budget=budget, remaining=remaining)
+    answer = place_tree(
+        profile,
+        snapshot,
+        asked,
+        known=known,
+        budget=budget,
+        remaining=remaining,
+        is_only_enough=is_only_enough,
+    )
     if answer.found is None:
         return first if first.succeeded else _refused(root, first, answer, is_bound)
     found = {placement.pod: placement for places in answer.found.places.values() for placement in places}
@@ -94,6 +105,7 @@ def _refused(root: Branch, first: TreeDecision, answer: TreeAnswer, is_bound: bo
     if answer.is_proved:
         where = ", in whichever domains" if is_bound else ""
         reason = f"it needs {needed}, and so many do not fit at the same time, whichever are chosen{where}"
+        reason += f": {answer.account}" if answer.account else ""
     else:
         reason = f"no placement for {needed} was found, and no proof that there is none"
     return replace(first, reason=reason, proved=answer.is_proved)

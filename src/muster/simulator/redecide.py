@@ -17,7 +17,11 @@ from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
+from muster.scheduler.core import SchedulerCore
 from muster.scheduler.domains import OneDomain, one_domain
+from muster.scheduler.entities import TREE
+from muster.scheduler.explaining.explainer import Explainer
+from muster.scheduler.explaining.feed import core_of
 from muster.scheduler.layouts import layout_of
 from muster.scheduler.members import Members, PodRecord
 from muster.scheduler.options import SchedulerOptions
@@ -27,6 +31,11 @@ _Question: TypeAlias = tuple[tuple[Shape, ...], int, int, OneDomain | None, str]
 """What a group asks for, whoever it is: shapes of its pending members, min_count, members that run, what it asks of the
 topology, and the schedulerName."""
 
+_STATES = {"Unschedulable": "Unschedulable", "SchedulingGated": "Gated"}
+"""What the reason of a pod says of its group."""
+_REFUSED = {"Infeasible": "Unschedulable", "Undecided": "Undecided"}
+"""The states of explanations in the words of reports."""
+
 
 class Judge:
     """Decides about groups on the final objects (by plural, in stored form), each as if it were alone."""
@@ -35,16 +44,33 @@ class Judge:
         self._objects = objects
         self._options = options
         self._judged: dict[_Question, tuple[str, Object | None]] = {}
+        self._trees: dict[str, Object] = {}
 
     def state_of(self, group: GroupView) -> tuple[str, Object | None]:
         """`Undecided`, `Unschedulable` or `Pending` (it could run now), and the explanation if it has one.
 
-        A group of a tree is not judged alone, nor one that was decided by the rules of a release, which may leave
-        waiting what could run: what its pods say holds.
+        One that was decided by the rules of a release is not judged, since these may leave waiting what could run:
+        what its pods say holds. A group of a tree is judged with its tree, unless enough of that runs without it.
         """
-        if (group.terms is not None and group.terms.parent) or self._options.release is not None:
-            states = {"Unschedulable": "Unschedulable", "SchedulingGated": "Gated"}
-            return states.get(first_reason(group.pending)[0], "Pending"), None
+        said = _STATES.get(first_reason(group.pending)[0], "Pending")
+        if self._options.release is not None:
+            return said, None
+        if group.terms is not None and group.terms.parent:
+            return self._in_tree(group, said)
+        return self._alone(group)
+
+    def _in_tree(self, group: GroupView, said: str) -> tuple[str, Object | None]:
+        root = self._core.entities.root_of(group.ref.key)
+        if root is None:
+            return said, None
+        if root not in self._trees:
+            self._trees[root] = Explainer(self._core).explain(TREE + root)
+        found = self._trees[root]
+        if found["state"] not in _REFUSED:
+            return said, None
+        return _REFUSED[found["state"]], {name: found[name] for name in ("summary", "reasons", "changes")}
+
+    def _alone(self, group: GroupView) -> tuple[str, Object | None]:
         known = _members(group)
         records = list(known.to_place())
         shapes = self._state.shapes_of([record.pod for record in records])
@@ -95,6 +121,11 @@ class Judge:
             layout = layout_of(members, terms.topology, table, ())
         placed = {key: record.node for key, record in members.scheduled.items()}
         return one_domain(table, terms.topology_key, placed, layout)
+
+    @cached_property
+    def _core(self) -> SchedulerCore:
+        """A scheduler that has seen the final objects."""
+        return core_of((obj for objects in self._objects.values() for obj in objects), self._options, 0.0)
 
     @cached_property
     def _running(self) -> list[RunningGroup]:

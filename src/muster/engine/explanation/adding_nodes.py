@@ -9,7 +9,7 @@ import numpy as np
 
 from muster.api.codec import Object
 from muster.engine.arrays import Ints
-from muster.engine.explanation.question import GroupTarget, Question, change, smallest
+from muster.engine.explanation.question import Question, change, smallest
 from muster.engine.mixed import demands_of
 from muster.engine.nodes import NodeRecord
 from muster.engine.shape import Shape
@@ -88,7 +88,7 @@ def _guess(question: Question, domain: Candidate | None, like: NodeRecord, takes
 def _promising(question: Question) -> list[Candidate | None]:
     """The topology domains that come closest to holding the group; [None] if none is asked for, or there is none."""
     target = question.target
-    if target.topology_key is None or not isinstance(target, GroupTarget):
+    if target.topology_key is None:
         return [None]
     ranked = candidates(question.profile, question.snapshot, target.request, target.topology_key)
     return list(ranked[:_MOST_DOMAINS]) or [None]

@@ -65,7 +65,11 @@ class Target(Protocol):
 
     @property
     def topology_key(self) -> str | None:
-        """The label of which all must be in one domain."""
+        """The label of which all must be in one domain (of a tree: the outermost that some of it has)."""
+
+    @property
+    def request(self) -> GroupRequest:
+        """All of it as one group, by which topology domains are ranked."""
 
     def reshaped(self, change: Reshape) -> Target:
         """The same with other shapes."""

@@ -24,7 +24,7 @@ from muster.scheduler.core import SchedulerCore
 from muster.scheduler.cycle import Ask, request_of
 from muster.scheduler.entities import GROUP, POD, TREE
 from muster.scheduler.explaining.room import domains_of_group, holders_of, nodes_of, running_groups, shapes_of
-from muster.scheduler.explaining.trees import TreeTarget
+from muster.scheduler.explaining.trees import TreeTarget, domains_of_tree
 from muster.scheduler.pre_enqueue import is_gated
 from muster.scheduler.tree import Branch, TreeDecision, leaves_of
 from muster.scheduler.tree_deciding import decide_tree
@@ -59,9 +59,9 @@ class Explainer:
             return found if ask is None else {**found, **self._if_it_were_tried(ask)}
         profile = self.core.entities.profiles[ask.profile]
         with self.core.preemptions.view(ask.priority, ask.entity) as snapshot:
-            if ask.tree is not None:
-                return self._tree(ask, ask.tree, snapshot, profile)
             try:
+                if ask.tree is not None:
+                    return self._tree(ask, ask.tree, snapshot, profile)
                 request = request_of([ask])
             except DomainError as error:
                 return self._base(entity, "Infeasible", str(error))
@@ -121,7 +121,8 @@ class Explainer:
             found["reasons"] = [{"reason": text, "count": count} for text, count in diagnosis.reasons]
         if not decision.succeeded:
             found["changes"] = self._tree_changes(ask, tree, snapshot, profile, diagnosis, decision.proved)
-        return {**found, **self._room(ask, snapshot, profile, diagnosis), **self._preemption(ask, state)}
+        found = {**found, **self._room(ask, snapshot, profile, diagnosis), **self._preemption(ask, state)}
+        return found if decision.succeeded else {**found, "domains": domains_of_tree(profile, snapshot, tree)}
 
     def _tree_changes(
         self, ask: Ask, tree: Branch, snapshot: Snapshot, profile: Profile, diagnosis: Diagnosis | None, proved: bool

@@ -40,14 +40,15 @@ class Class(Struct, frozen=True):
 
 class Built(Struct, frozen=True):
     """`tree` in numbers, over `demands` of the classes (as many pods as there can be), of which each alone has
-    so much room (`rooms`). `is_coupled`: some pods have
-    rules about other pods, so that fewer may not fit where more do."""
+    so much room (`rooms`). `is_coupled`: some pods have rules about other pods, so that fewer may not fit where more
+    do. `short`: a composite group that counting alone leaves too few groups, in words."""
 
     tree: Choose
     classes: tuple[Class, ...]
     demands: tuple[Demand, ...]
     rooms: tuple[int, ...]
     is_coupled: bool
+    short: str
 
 
 MostCopies: TypeAlias = Callable[[Asked, Region, int], int]
@@ -82,7 +83,7 @@ def build(
     demands = [
         Demand(each.pinned, tuple(range(max(1, number)))) for each, number in zip(builder.classes, most, strict=True)
     ]
-    return Built(tree, tuple(builder.classes), tuple(demands), tuple(builder.rooms), coupled)
+    return Built(tree, tuple(builder.classes), tuple(demands), tuple(builder.rooms), coupled, builder.short)
 
 
 class _TooManyError(Exception):
@@ -98,6 +99,7 @@ class _Builder:
     most_copies: MostCopies | None
     classes: list[Class] = field(default_factory=list)
     rooms: list[int] = field(default_factory=list)
+    short: str = ""
     _places: dict[tuple[Shape, Region], int] = field(default_factory=dict)
 
     def ways(self, asked: Asked, region: Region) -> list[tuple[Region, Node]]:
@@ -147,7 +149,10 @@ class _Builder:
             slots = self._slots(branch.children[members[0]], region, len(members))
             if slots:
                 kinds.append(Kind(tuple(members), slots))
-        if sum(len(kind.members) for kind in kinds) < branch.least:
+        possible = sum(len(kind.members) for kind in kinds)
+        if possible < branch.least:
+            needed = f"{branch.least} of its {len(branch.children)} groups"
+            self.short = self.short or f"{branch.name} needs {needed}, and {possible} have room, each by itself"
             return None
         return Choose(tuple(kinds), branch.least)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -10,16 +10,17 @@ from msgspec.structs import replace
 
 from muster.engine.decide import DEFAULT_BUDGET
 from muster.engine.exact.placing import WORK_PER_PASS
+from muster.engine.exact.problem import Counts
 from muster.engine.exact.reduce import reduce
 from muster.engine.exact.trees.asked import Asked, FoundPlaces, groups_of
 from muster.engine.exact.trees.building import Built, Region, build, chosen_members
-from muster.engine.exact.trees.choices import Node, Pick, cheapest
+from muster.engine.exact.trees.choices import Node, Pick, cheapest, pods_of
 from muster.engine.exact.trees.rooms import Rooms, decide_flat
 from muster.engine.exact.work import Budget, Remaining
 from muster.engine.model import GroupRequest, Infeasible, Placed, Placement
 from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot
-from muster.engine.topology.domains import candidates, limited
+from muster.engine.topology.domains import candidates, domain_text, limited
 
 _SHARE_FOR_MORE = 4
 """Where enough has a place, the search for places for more of it gets this part of the budget."""
@@ -29,7 +30,7 @@ _MOST_SCOPES_FOR_MORE = 8
 class TreeAnswer(Struct, frozen=True):
     """`found`: where the chosen members go, None if nothing (better) was found. `is_proved`: there is nothing.
 
-    `cases`: how many were told apart.
+    `account`: what binds, in words.
     """
 
     found: FoundPlaces | None
@@ -45,10 +46,12 @@ def place_tree(
     known: int | None = None,
     budget: int | None = None,
     remaining: Remaining | None = None,
+    is_only_enough: bool = False,
 ) -> TreeAnswer:
     """Places enough of a tree, and of that as many members as can be placed; or proves that no choice of it fits.
 
     `known`: so many members have a place by other means; then only more are looked for. `budget` in greedy passes.
+    `is_only_enough`: more than enough is not looked for.
     """
     passes = DEFAULT_BUDGET if budget is None else budget
     work = Budget(passes * WORK_PER_PASS, remaining)
@@ -61,14 +64,26 @@ def place_tree(
             if scope.found is not None:
                 best, is_proved = scope.found, False
                 break
+        if best is not None and is_only_enough:
+            return TreeAnswer(best, False)
         if best is None:
-            return TreeAnswer(None, is_proved)
+            return TreeAnswer(None, is_proved, _account(asked, scopes) if is_proved else "")
     more = Budget(max(1, passes // _SHARE_FOR_MORE) * WORK_PER_PASS, remaining)
     for scope in scopes[:_MOST_SCOPES_FOR_MORE]:
         size = known if best is None else best.size
         assert size is not None, "one of both is known"
         best = scope.find_more(size, more) or best
     return TreeAnswer(best, False)
+
+
+def _account(asked: Asked, scopes: Sequence[_Scope]) -> str:
+    """What binds, in the domain that comes first."""
+    if asked.key is None:
+        return scopes[0].account if scopes else ""
+    if not scopes:
+        return f"no node has the label {asked.key}" if asked.pinned is None else ""
+    said = scopes[0].account
+    return f"in {domain_text(*scopes[0].region[0])}, {said}" if said else ""
 
 
 def _scopes(profile: Profile, snapshot: Snapshot, asked: Asked) -> Iterator[tuple[Profile, Region]]:
@@ -94,9 +109,11 @@ class _Scope:
     region: Region
     budget: Budget
     found: FoundPlaces | None = None
+    account: str = ""
     _built: Built | None = None
     _is_built: bool = False
-    _too_many: set[tuple[int, ...]] = field(default_factory=set)
+    _too_many: set[Counts] = field(default_factory=set)
+    _words: dict[Counts, str] = field(default_factory=dict)
 
     def find(self) -> bool:
         """Looks for a choice that fits; whether it is proved that there is none."""
@@ -104,6 +121,7 @@ class _Scope:
         if built is None:
             return False
         if not built.tree.kinds:
+            self.account = built.short
             return True
         return self._search(built, None, self.budget)
 
@@ -124,7 +142,8 @@ class _Scope:
         return self._built
 
     def _search(self, built: Built, more_than: int | None, budget: Budget) -> bool:
-        from muster.engine.exact.trees.proof import verified  # these load HiGHS, which takes a while
+        from muster.engine.exact.trees.account import account  # these load HiGHS, which takes a while
+        from muster.engine.exact.trees.proof import verified
         from muster.engine.exact.trees.search import Selection, TreeSearch
 
         nothing = cheapest(built.tree, [1] * len(built.classes))
@@ -144,6 +163,7 @@ class _Scope:
         proof = search.any_choice(built.tree)
         if proof is None or search.found is not None:
             return False
+        self.account = account(reduced.problem, built.classes, proof, self._words)
         return verified(reduced.problem, built.tree, proof, frozenset(self._too_many), search.is_least)
 
     def _fits(self, built: Built, tree: Node, pick: Pick, budget: Budget) -> bool | None:
@@ -153,6 +173,7 @@ class _Scope:
         request = GroupRequest(self.asked.name, members, len(members))
         decision = decide_flat(self.profile, self.snapshot, request, budget)
         if isinstance(decision, Infeasible):
+            self._words[pods_of(tree, pick, len(built.classes))] = decision.proof
             return False
         if not isinstance(decision, Placed) or decision.unplaced:
             return None
