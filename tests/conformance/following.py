@@ -19,7 +19,7 @@ class Follower(Choices):
     def __init__(self, scenario: Object, variant: int) -> None:
         self._results = scenario["results"]
         self._variant = variant
-        objects = [obj for step in scenario["steps"] for obj in step if "kind" in obj]
+        objects = [obj for step in scenario["steps"] for obj in step if "metadata" in obj]
         self._labels = {
             name_of(obj): set((obj["metadata"].get("labels") or {}).values())
             for obj in objects

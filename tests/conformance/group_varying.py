@@ -21,6 +21,7 @@ def vary(scenario: Object, seed: int) -> Object:
     running pods are created in another order."""
     rng = random.Random(f"{seed} {scenario['id']}")
     renamed = dict(_others(rng, _domains(scenario))) | dict(_others(rng, _names(scenario)))
+    renamed |= _of_claims(scenario, renamed)
     pattern = re.compile(
         r"(?<![\w.-])(" + "|".join(re.escape(name) for name in sorted(renamed, key=len, reverse=True)) + r")(?![\w-])"
     )
@@ -34,6 +35,23 @@ def vary(scenario: Object, seed: int) -> Object:
 def _names(scenario: Object) -> list[str]:
     """The names of objects."""
     return sorted({name_of(obj) for step in scenario["steps"] for obj in step if "metadata" in obj})
+
+
+def _of_claims(scenario: Object, renamed: dict[str, str]) -> dict[str, str]:
+    """New names of claims that are made for objects, which begin with theirs, and of what these names begin with."""
+    found: dict[str, str] = {}
+    for result in scenario["results"]:
+        for name, claim in (result.get("resourceClaims") or {}).items():
+            for text in (name, claim.get("generateName") or ""):
+                owner = max((each for each in renamed if text.startswith(f"{each}-")), key=len, default="")
+                if owner:
+                    found[text] = renamed[owner] + text[len(owner) :]
+    for step in scenario["steps"]:
+        for action in step:
+            if action.get("do") == "deleteGenerated":
+                owner = max((each for each in renamed if action["name"].startswith(f"{each}-")), key=len)
+                found[action["name"]] = renamed[owner] + action["name"][len(owner) :]
+    return found
 
 
 def _domains(scenario: Object) -> list[str]:
@@ -63,7 +81,7 @@ def _is_node(obj: Object) -> bool:
 
 
 def _is_running(obj: Object) -> bool:
-    return bool(obj.get("kind") == "Pod" and obj["spec"].get("nodeName"))
+    return bool(obj.get("kind") == "Pod" and "spec" in obj and obj["spec"].get("nodeName"))
 
 
 def _rename(value: JSON, renamed: dict[str, str], pattern: re.Pattern[str]) -> JSON:

@@ -90,16 +90,18 @@ def _has_placements(scenario: Object) -> bool:
 
 def release_of(scenario: Object) -> Release:
     """The release by whose API the groups of a scenario were written."""
-    versions = {obj["apiVersion"] for step in scenario["steps"] for obj in step if obj.get("kind") == "PodGroup"}
+    versions = {obj.get("apiVersion") for step in scenario["steps"] for obj in step if obj.get("kind") == "PodGroup"}
     return "1.36" if "scheduling.k8s.io/v1alpha2" in versions else "1.37"
 
 
 def play(scenario: Object, variant: int = 0, placement: PlacementMode | None = None) -> Played:
     """Play all steps."""
-    return run_virtual(lambda clock: _Play(scenario, clock, variant, placement).run())
+    return run_virtual(lambda clock: Play(scenario, clock, variant, placement).run())
 
 
-class _Play:
+class Play:
+    """One replay on a cluster of its own."""
+
     def __init__(self, scenario: Object, clock: VirtualClock, variant: int, placement: PlacementMode | None) -> None:
         self.scenario, self.clock = scenario, clock
         self.release = release_of(scenario)
@@ -117,6 +119,7 @@ class _Play:
         self.played = Played()
 
     async def run(self) -> Played:
+        """Play all steps."""
         await self.clock.sleep(DAY_S)  # pods of recordings have run for hours
         await self._prepare()
         task = asyncio.get_running_loop().create_task(self.scheduler.run())
@@ -136,7 +139,10 @@ class _Play:
             task.cancel()
         listing = await self.client.list(EVENTS)
         self.played.events = event_texts(listing.items, self._names())
-        return self.played
+        return await self._finish(self.played)
+
+    async def _finish(self, played: Played) -> Played:
+        return played
 
     async def _prepare(self) -> None:
         for name, value in PRIORITIES.items():

@@ -15,6 +15,7 @@ from pathlib import Path
 import kind_api
 import kind_controllers
 import kind_decisions
+import kind_device_groups
 import kind_devices
 import kind_groups
 import kind_preemption
@@ -27,6 +28,7 @@ KINDS: tuple[Kind, ...] = (
     kind_api.KIND,
     kind_controllers.KIND,
     kind_devices.KIND,
+    kind_device_groups.KIND,
     kind_decisions.KIND,
     kind_groups.KIND,
     kind_preemption.KIND,

@@ -6,12 +6,14 @@ Informer changes go in, `Effects` come out: what may have become schedulable. Te
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from muster.api.codec import Object
 from muster.api.grouping import Grouping
 from muster.api.groups import GroupRef, GroupTerms, group_of
 from muster.api.meta import controller_of, is_deleting, key_of, name_of, uid_of
 from muster.client.informer import Change
+from muster.engine.devices.demand import ClaimProblem, claims_problem, pod_claims
 from muster.engine.devices.features import OURS, Features
 from muster.engine.model import Placement
 from muster.engine.objects import PERSISTENT_VOLUME, RESOURCE_CLAIM
@@ -48,6 +50,9 @@ class SchedulerCache(GroupBook):
         self.pods: dict[str, PodRecord] = {}
         self.state = ClusterState(self, features)
         self._waits_for_writes = features.upstream
+        self.claim_problems: dict[str, str] = {}
+        """Our pending pods whose claims for devices cannot be used yet, and why."""
+        self._claim_waiters: dict[str, dict[str, None]] = {}
         self.nodes: dict[str, Object] = {}
         self._scheduler_names = scheduler_names
         self._pod_by_pod = pod_by_pod
@@ -127,6 +132,38 @@ class SchedulerCache(GroupBook):
             )
             if changed and helps:
                 self._effects.objects[kind] = None
+            if kind == RESOURCE_CLAIM:
+                self._look_again(key_of(change.object))
+
+    def _look_again(self, claim: str) -> None:
+        """A claim is new, changed or gone: whoever waits for it may be tried, or waits for something else."""
+        for pod in self._claim_waiters.pop(claim, ()):
+            record = self.pods.get(pod)
+            if record is None or record.node:
+                continue
+            before = self.claim_problems.get(pod)
+            self._look_at_claims(record)
+            if self.claim_problems.get(pod) != before:
+                self._touch(record, retry=True)
+
+    def _look_at_claims(self, record: PodRecord) -> None:
+        """Note whether the claims of a pending pod can be used; if not, its group is held as if it had a gate."""
+        pod, key = record.pod, record.key
+        if not pod["spec"].get("resourceClaims"):
+            return
+        problem = claims_problem(pod, lambda claim: self.state.objects.get(RESOURCE_CLAIM, claim))
+        members = self.groups.get(record.ref.key) if record.ref is not None else None
+        if not problem:
+            self.claim_problems.pop(key, None)
+            if members is not None and not pod["spec"].get("schedulingGates"):
+                members.gated.pop(key, None)
+        else:
+            self.claim_problems[key] = problem
+            if members is not None and key in members.pending:
+                members.gated[key] = record
+        with suppress(ClaimProblem):
+            for each in pod_claims(pod):
+                self._claim_waiters.setdefault(each.key, {})[key] = None
 
     def assume(self, key: str, node: str) -> None:
         """Count a pending pod on a node before the API server knows; `forget` undoes it."""
@@ -275,16 +312,21 @@ class SchedulerCache(GroupBook):
         finally:  # also where it cannot be read what the pod takes
             record.node, record.assumed = node, assumed
         if members is None or (not node and is_leaving(record.pod)):
+            if not node and record.ours:
+                self._look_at_claims(record)
             return
         (members.scheduled if node else members.pending)[record.key] = record
         members.scheduler_names[scheduler_name_of(record.pod)] += 1
         if not node and record.pod["spec"].get("schedulingGates"):
             members.gated[record.key] = record
+        if not node and record.ours:
+            self._look_at_claims(record)
 
     def _leave(self, record: PodRecord) -> None:
         if record.node:
             self.assigned_changed[record.key] = None
             self.state.remove_pod(record.key)
+        self.claim_problems.pop(record.key, None)
         members = self.groups.get(record.ref.key) if record.ref is not None else None
         if members is None:
             return

@@ -293,8 +293,14 @@ def _fit_error(diagnosis: Diagnosis | None) -> str:
 def with_preemption_text(ask: Ask, rejection: Rejection, why: str) -> Rejection:
     """The rejection that also says why nobody is evicted, in upstream's words (those of 1.37 for groups)."""
     is_pod = ask.ref is None and ask.tree is None
-    link = " no new claims to deallocate, preemption:" if is_pod else ", pod group preemption:"
+    link = f" {claims_text(ask.members[0])}, preemption:" if is_pod else ", pod group preemption:"
     return replace(rejection, message=f"{rejection.message}{link} {why}")
+
+
+def claims_text(member: Member) -> str:
+    """What upstream's PostFilter for devices says: it would take devices from claims that nobody uses."""
+    devices = member.shape.usage.devices
+    return "no new claims to deallocate" if devices is None or not devices.claims else "still not schedulable"
 
 
 def with_victims_text(rejection: Rejection, plan: Plan) -> Rejection:

@@ -5,7 +5,7 @@ Reads the cache and changes nothing. Keys: `pod:` and the pod's key, `group:` an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from muster.api.groups import GroupRef
@@ -149,15 +149,21 @@ class Entities:
 
     def group_facts(self, members: Members) -> GroupFacts:
         """The facts of a group without a parent."""
-        ref = members.ref
+        ref, gated = members.ref, self._gated(members)
         return GroupFacts(
             ref,
             self.cache.terms(ref),
             self._known(members),
-            self._gated(members),
+            gated,
             self._scheduler_names(members),
             has_workload=not ref.is_pod_group and ref.object_key in self.cache.workloads,
+            claims=self._claims(gated),
         )
+
+    def _claims(self, gated: Iterable[str]) -> str:
+        """Why the claims of the first of these pods that waits for claims cannot be used."""
+        problems = self.cache.claim_problems
+        return next((problems[key] for key in sorted(gated) if key in problems), "")
 
     def tree_facts(self, root: str) -> TreeFacts:
         """The facts of a tree."""
@@ -177,6 +183,7 @@ class Entities:
             1 if terms is None else terms.min_groups,
             tuple(name for leaf in leaves.values() for name in leaf.gated),
             tuple(dict.fromkeys(name for leaf in leaves.values() for name in leaf.scheduler_names)),
+            self._claims(name for leaf in leaves.values() for name in leaf.gated),
             tuple(faults),
         )
 

@@ -36,6 +36,8 @@ class Gate:
     entities: Entities
     holds: dict[str, Hold] = field(default_factory=dict)
     bind_errors: dict[str, int] = field(default_factory=dict)
+    waiting_pods: dict[str, None] = field(default_factory=dict)
+    """Plain pods that have to wait for their claims, since somebody last asked."""
 
     def settle(self, effects: Effects, now: float) -> Iterator[Held]:
         """Move the entities that changed; the groups that are held for a new reason."""
@@ -51,7 +53,8 @@ class Gate:
         members = self.cache.groups.get(group)
         if members is None or GROUP + group not in self.holds:
             return []
-        return [record for record in members.to_place() if record.key not in members.gated]
+        problems = self.cache.claim_problems
+        return [record for record in members.to_place() if record.key not in members.gated or record.key in problems]
 
     def _by_age(self, effects: Effects) -> list[str]:
         """The touched entities, oldest first, so that a restart finds the order that there was before."""
@@ -84,6 +87,9 @@ class Gate:
                 self.bind_errors.pop(entity, None)
         elif is_gated(record.pod):
             self.queue.hold(entity, record.priority, now)
+        elif record.key in self.cache.claim_problems:
+            self.queue.hold(entity, record.priority, now)
+            self.waiting_pods[record.key] = None
         else:
             self.queue.add(entity, record.priority, now)
 

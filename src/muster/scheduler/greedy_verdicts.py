@@ -24,11 +24,10 @@ from muster.engine.upstream.model import (
     leaves,
 )
 from muster.scheduler.changes import nodes_could_help, waits_for
-from muster.scheduler.cycle import SCHEDULER_ERROR, UNSCHEDULABLE, Ask, Rejection, Verdict
+from muster.scheduler.cycle import SCHEDULER_ERROR, UNSCHEDULABLE, Ask, Rejection, Verdict, claims_text
 from muster.scheduler.waiting import ANY
 from muster.scheduler.words import GroupWords, PodWords, Words
 
-NO_CLAIMS = "no new claims to deallocate"
 BY_GROUPS = "not eligible due to workload aware preemption enabled"
 BY_PLACEMENTS = "not eligible due to placement-based pod group scheduling limitation"
 WAITS_FOR_MORE = (
@@ -95,7 +94,9 @@ def _pod_text(said: Said, pod: PodResult, group: Word, leaf: PodGroup) -> str:
         text = pod.diagnosis.text()
         if said.release == "1.37":
             return text
-        return f"{text} {NO_CLAIMS}, preemption: {BY_GROUPS if leaf.topology_key is None else BY_PLACEMENTS}"
+        return (
+            f"{text} {claims_text(pod.member)}, preemption: {BY_GROUPS if leaf.topology_key is None else BY_PLACEMENTS}"
+        )
     if pod.word is not None:  # not tried: what its group had to say before preemption (1.36: after)
         return pod.word.message if said.release == "1.37" else group.message
     if said.plan is not None:

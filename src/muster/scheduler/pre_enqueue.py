@@ -37,6 +37,8 @@ class GroupFacts(Struct, frozen=True):
     gated: tuple[str, ...] = ()
     scheduler_names: tuple[str, ...] = ()
     has_workload: bool = False
+    claims: str = ""
+    """Why the claims for devices of one of the gated cannot be used yet."""
 
 
 def hold_of_group(facts: GroupFacts) -> Hold | None:
@@ -49,6 +51,8 @@ def hold_of_group(facts: GroupFacts) -> Hold | None:
     if terms.is_gang and facts.known < terms.min_count:
         exist = f"{facts.known} of {terms.min_count} members exist"
         return Hold(GATED, f"waiting for more members of pod group {ref.key}: {exist}")
+    if facts.gated and facts.claims:
+        return Hold(GATED, facts.claims)
     if facts.gated:
         return Hold(GATED, f"waiting until the scheduling gates of {_names(facts.gated)} are removed")
     if len(facts.scheduler_names) > 1:
@@ -68,6 +72,7 @@ class TreeFacts(Struct, frozen=True):
     needed: int
     gated: tuple[str, ...] = ()
     scheduler_names: tuple[str, ...] = ()
+    claims: str = ""
     faults: tuple[str, ...] = ()
     """What of the terms of its groups cannot be read."""
 
@@ -79,6 +84,8 @@ def hold_of_tree(facts: TreeFacts) -> Hold | None:
     if facts.ready < facts.needed:
         enough = f"{facts.ready} of {facts.needed} groups have enough members"
         return Hold(GATED, f"waiting for more members in composite pod group {facts.root}: {enough}")
+    if facts.gated and facts.claims:
+        return Hold(GATED, facts.claims)
     if facts.gated:
         return Hold(GATED, f"waiting until the scheduling gates of {_names(facts.gated)} are removed")
     if len(facts.scheduler_names) > 1:

@@ -12,7 +12,7 @@ from muster.clock import Clock
 from muster.scheduler.core import SchedulerCore
 from muster.scheduler.cycle import UNSCHEDULABLE, Rejection, Verdict
 from muster.scheduler.gate import Held
-from muster.scheduler.pre_enqueue import ERROR
+from muster.scheduler.pre_enqueue import ERROR, GATED
 from muster.scheduler.provisioning.asking import NO_MARKS, Asking
 from muster.scheduler.report import Reporter
 from muster.scheduler.words import Words
@@ -32,6 +32,7 @@ class Teller:
         self._succeeded: dict[str, None] = {}
         """Groups that a placement was found for: what is left over of them is no reason to call them unscheduled."""
         self._held: dict[str, None] = {}
+        self._held_pods: dict[str, None] = {}
         self._held_timer: asyncio.Task[None] | None = None
 
     def placing(self, group: str) -> None:
@@ -98,13 +99,20 @@ class Teller:
         for each in held:
             if self._says_why_held or each.hold.reason == ERROR:
                 self._held[each.ref.key] = None
-        if self._held and self._held_timer is None and tasks is not None:
+        if self._says_why_held:
+            self._held_pods |= self._core.gate.waiting_pods
+        self._core.gate.waiting_pods.clear()
+        if (self._held or self._held_pods) and self._held_timer is None and tasks is not None:
             self._held_timer = tasks.create_task(self._say_why_held())
 
     async def _say_why_held(self) -> None:
         await self._clock.sleep(self._core.options.say_why_held_after_s)
         self._held_timer = None
         groups, self._held = self._held, {}
+        pods, self._held_pods = self._held_pods, {}
+        for pod in pods:
+            if problem := self._core.cache.claim_problems.get(pod):
+                self._reporter.pod(pod, GATED, problem)
         for key in groups:
             hold = self._core.gate.hold_of(key)
             members = self._core.gate.waiting_members(key)

@@ -75,6 +75,8 @@ class ResourceClaimController:
     def _serve(self, kind: Resource, owner: Object, state: State) -> Iterator[Action]:
         """Make the claims that are missing; once all are there, write their names into the status."""
         group = self._group_of(owner, state) if kind == PODS else None
+        if kind == PODS and group is None and self._names_group(owner):
+            return  # which claims are the group's is not known yet
         found: Objects = []
         is_complete = True
         for entry in _wanted(owner):
@@ -94,6 +96,9 @@ class ResourceClaimController:
             status = {"$setElementOrder/resourceClaimStatuses": order, "resourceClaimStatuses": found}
             patch: Object = {"metadata": {"uid": uid_of(owner)}, "status": status}
             yield Patch(kind, namespace_of(owner), name_of(owner), patch, STRATEGIC_MERGE_PATCH, "status")
+
+    def _names_group(self, pod: Object) -> bool:
+        return self._groups is not None and bool((pod["spec"].get("schedulingGroup") or {}).get("podGroupName"))
 
     def _group_of(self, pod: Object, state: State) -> Object | None:
         name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")

@@ -23,12 +23,13 @@ ClaimLookup = Callable[[str], Object | None]
 class ClaimUse(Struct, frozen=True):
     """A claim of a pod: `key` (`namespace/name`) of one that others may use or that has devices already, else `spec`.
 
-    `label`: how messages name it.
+    `label`: how messages name it; `is_shared`: it may be for several pods.
     """
 
     key: str
     label: str
     spec: ClaimSpec | None = None
+    is_shared: bool = False
 
 
 class DeviceDemand(Struct, frozen=True):
@@ -129,7 +130,8 @@ def demand_of(
     try:
         for each in pod_claims(pod):
             found = _usable(pod, each, claim)
-            uses.append(ClaimUse(each.key, each.key) if by_name else _use(pod, each, found, features))
+            use = _use(pod, each, found, features)
+            uses.append(ClaimUse(each.key, each.key, None, use.is_shared) if by_name else use)
     except ClaimProblem as error:
         problem = str(error)
     label = f"{namespace_of(pod)}/" if extended is not None else ""
@@ -140,7 +142,7 @@ def _use(pod: Object, use: PodClaim, claim: Object, features: Features) -> Claim
     is_empty = not (claim.get("status") or {}).get("allocation")
     if use.is_generated and is_empty and is_owned_by(claim, pod) and not features.upstream:
         return ClaimUse("", use.entry, claim_spec(claim))
-    return ClaimUse(use.key, use.key)
+    return ClaimUse(use.key, use.key, None, not features.upstream and not is_owned_by(claim, pod))
 
 
 def stale_extended_claim(pod: Object, claims: list[Object]) -> Object | None:

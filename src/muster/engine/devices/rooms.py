@@ -116,7 +116,7 @@ def plan_of(demand: DeviceDemand, view: View, *, waits: bool = True) -> Plan:
         problem = _class_problem(use.label, spec, view, demand)
         if problem:
             return Plan(demand, problem)
-        wanted.append(Wanted(use.label, spec))
+        wanted.append(Wanted(use.label, spec, use.is_shared))
         keys.append(use.key)
     return Plan(demand, "", tuple(terms), tuple(wanted), tuple(keys), chosen)
 

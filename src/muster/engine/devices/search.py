@@ -41,10 +41,14 @@ class AllocationFault(Exception):
 
 
 class Wanted(Struct, frozen=True):
-    """A claim that needs devices. `label`: how messages name it (`namespace/name`)."""
+    """A claim that needs devices. `label`: how messages name it (`namespace/name`).
+
+    `is_shared`: pods on several nodes are to use it, so that devices which more nodes reach are tried first.
+    """
 
     label: str
     spec: ClaimSpec
+    is_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,7 @@ class _Search:
         self._asks = [self._asks_of(claim) for claim in claims]
         self._constraints = [self._constraints_of(claim) for claim in claims]
         self._devices = [(pool, device) for pool in around.pools if pool.is_usable for device in pool.devices]
+        self._widest_first = sorted(self._devices, key=lambda each: _is_local(*each))
 
     def found(self) -> Found:
         """The solution, once `run` was successful."""
@@ -259,10 +264,11 @@ class _Search:
 
     def _one_of(self, at: int, entry: int, ask: _Ask, place: int, start: int) -> _Outcome:
         claim, request = self._claims[at], ask.request
-        for position in range(start, len(self._devices)):
-            if self._steps > _PATIENT_STEPS and not self._suffice(ask, place, position):
+        devices = self._widest_first if claim.is_shared else self._devices
+        for position in range(start, len(devices)):
+            if self._steps > _PATIENT_STEPS and not self._suffice(ask, place, devices[position:]):
                 break
-            pool, device = self._devices[position]
+            pool, device = devices[position]
             if self._is_taken(at, request, device):
                 continue
             if not self._is_selected(claim, request, pool, device):
@@ -278,10 +284,10 @@ class _Search:
                 return outcome
         return _Outcome.FAILED
 
-    def _suffice(self, ask: _Ask, place: int, position: int) -> bool:
-        """Whether there may be enough devices left from a position on."""
+    def _suffice(self, ask: _Ask, place: int, left: Sequence[tuple[Pool, Device]]) -> bool:
+        """Whether there may be enough devices among those that are left."""
         needed = ask.number - place
-        for _, device in self._devices[position:]:
+        for _, device in left:
             if device not in ask.hopeless and not (ask.request.admin is not True and self._is_gone(device)):
                 needed -= 1
                 if not needed:
@@ -406,6 +412,12 @@ def _selects(where: str, selectors: Sequence[str | None], device: Device) -> boo
         if not answer:
             return False
     return True
+
+
+def _is_local(pool: Pool, device: Device) -> bool:
+    """Whether only one node reaches the device."""
+    home = (pool.slices or {})[device]
+    return bool((device.reach if home.is_per_device else home.reach).node_name) or device.binds_to_node
 
 
 def _pool_of(device: Device) -> PoolId:
