@@ -7,7 +7,7 @@ from test_scheduler_stories import World, run
 
 from muster.api.codec import Object
 from muster.api.grouping import default_grouping
-from muster.api.resource import CUSTOM_RESOURCE_DEFINITIONS, JOBS, Resource
+from muster.api.resource import CUSTOM_RESOURCE_DEFINITIONS, JOBS, PODS, Resource
 from muster.client.client import Client
 from muster.clock import Clock
 from muster.scheduler.options import SchedulerOptions
@@ -100,6 +100,123 @@ def test_a_job_set_is_one_gang() -> None:
         await world.create(make_node("n3", gpu=1))
         await world.clock.sleep(5)
         assert len(await world.nodes_of("s")) == 4
+
+    run(story, options=GROUPED)
+
+
+SET, OF_SET = "jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/replicatedjob-name"
+
+
+def job_set(order: str = "AnyOrder", annotations: Object | None = None) -> Object:
+    """A driver, and four workers in two jobs."""
+    jobs = [
+        {"name": "driver", "replicas": 1, "template": {"spec": {}}},
+        {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 2, "completions": 2}}},
+    ]
+    spec = {"replicatedJobs": jobs, "startupPolicy": {"startupPolicyOrder": order}}
+    metadata = {"name": "s", "annotations": annotations or {}}
+    return {"apiVersion": JOB_SETS.api_version, "kind": "JobSet", "metadata": metadata, "spec": spec}
+
+
+def of_set(name: str, part: str, job: str, index: int = 0) -> Object:
+    """A pod as the Job controller makes it for a job of the set."""
+    labels = {SET: "s", OF_SET: part, "batch.kubernetes.io/job-completion-index": str(index)}
+    pod = make_pod(name, gpu=1, labels=labels)
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"uid-{job}", "controller": True}
+    pod["metadata"]["ownerReferences"] = [reference]
+    return pod
+
+
+def workers() -> list[Object]:
+    return [of_set(f"w-{at}", "workers", f"s-workers-{at // 2}", at % 2) for at in range(4)]
+
+
+async def with_job_set(world: World, made: Object, gpus: int) -> None:
+    await define(world.client, world.clock, JOB_SETS)
+    await world.stop()
+    world.start()
+    await world.create(*(make_node(f"n{index}", gpu=1) for index in range(gpus)))
+    await world.client.create(JOB_SETS, "default", made)
+
+
+def test_jobs_of_a_set_that_come_in_order_are_gangs_one_after_the_other() -> None:
+    async def story(world: World) -> None:
+        await with_job_set(world, job_set("InOrder"), 4)
+        await world.create(of_set("driver", "driver", "s-driver-0"))
+        await world.clock.sleep(5)
+        assert sorted(await world.nodes_of()) == ["driver"]
+        await world.create(*workers()[:3])
+        await world.clock.sleep(5)
+        assert (await world.said("w-0"))[0] == "SchedulingGated"
+        await world.create(workers()[3])
+        await world.clock.sleep(5)
+        assert sorted(await world.nodes_of()) == ["driver"]  # there is room for three of four
+        await world.create(make_node("more", gpu=1))
+        await world.clock.sleep(5)
+        assert len(await world.nodes_of("w-")) == 4
+
+    run(story, options=GROUPED)
+
+
+def test_workers_do_not_wait_for_a_job_of_the_set_that_is_complete() -> None:
+    async def story(world: World) -> None:
+        await with_job_set(world, job_set("InOrder"), 4)
+        await world.create(of_set("driver", "driver", "s-driver-0"))
+        await world.clock.sleep(5)
+        await world.finish("driver")
+        await world.create(*workers()[:3])
+        await world.clock.sleep(5)
+        assert await world.nodes_of("w-") == {}
+        await world.create(workers()[3])
+        await world.clock.sleep(5)
+        assert len(await world.nodes_of("w-")) == 4
+
+    run(story, options=GROUPED)
+
+
+def test_followers_come_after_their_leaders_where_jobs_have_their_own_rack() -> None:
+    async def story(world: World) -> None:
+        await with_job_set(world, job_set(annotations={"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}), 5)
+        leaders = [of_set("driver", "driver", "s-driver-0"), workers()[0], workers()[2]]
+        await world.create(*leaders[:2])
+        await world.clock.sleep(5)
+        assert await world.nodes_of() == {}
+        await world.create(leaders[2])
+        await world.clock.sleep(5)
+        assert len(await world.nodes_of()) == 3
+        await world.create(workers()[1], workers()[3])
+        await world.clock.sleep(5)
+        assert len(await world.nodes_of()) == 5
+
+    run(story, options=GROUPED)
+
+
+def test_one_worker_is_replaced_after_the_driver_has_ended_well() -> None:
+    async def story(world: World) -> None:
+        await with_job_set(world, job_set(), 5)
+        await world.create(of_set("driver", "driver", "s-driver-0"), *workers())
+        await world.clock.sleep(5)
+        assert len(await world.nodes_of()) == 5
+        await world.finish("driver")
+        await world.delete_pod("w-3")
+        await world.create(of_set("again", "workers", "s-workers-1", 1))
+        await world.clock.sleep(5)
+        assert "again" in await world.nodes_of()
+
+    run(story, options=GROUPED)
+
+
+def test_a_set_that_starts_all_over_does_not_count_pods_that_leave() -> None:
+    async def story(world: World) -> None:
+        await with_job_set(world, job_set(), 5)
+        await world.create(of_set("driver", "driver", "s-driver-0"), *workers())
+        await world.clock.sleep(5)
+        for name in ("driver", "w-0", "w-1", "w-2", "w-3"):
+            await world.client.delete(PODS, "default", name)  # with their grace period
+        await world.create(of_set("again", "driver", "s-driver-0"))
+        await world.clock.sleep(5)
+        assert "again" not in await world.nodes_of()
+        assert (await world.said("again"))[0] == "SchedulingGated"
 
     run(story, options=GROUPED)
 

@@ -7,9 +7,11 @@ Names with a colon cannot be those of real Workloads.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
+from math import prod
 
 import orjson
 import yaml
@@ -18,7 +20,7 @@ from msgspec.structs import replace
 
 from muster.api.codec import JSON, Object
 from muster.api.dialects import DIALECTS, Dialect, group_to_hub, marked_group
-from muster.api.groups import GroupRef, group_of
+from muster.api.groups import STAGES, GroupRef, group_of
 from muster.api.meta import controller_of, namespace_of
 from muster.api.names import job_group_names
 from muster.api.resource import JOBS, Resource
@@ -31,6 +33,7 @@ GANG_KEY = "scheduling.muster-k8s.dev/gang"
 TEMPLATE = "pods"
 
 _MOST_PODS = 1_000_000
+_STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
 
 
 class GroupingError(ValueError):
@@ -38,44 +41,116 @@ class GroupingError(ValueError):
 
 
 class Condition(Struct, frozen=True):
-    """Of an owner: the value at `path` is `equals`, or the value at the path `same`."""
+    """Of an owner: the value at `path` is `equals`, or that at the path `same`; or there is one (`exists`), or none.
+
+    `each`: that holds for some item of the list or map there.
+    """
 
     path: str
     equals: JSON = None
     same: str = ""
+    exists: bool | None = None
+    each: str = ""
 
     def holds(self, owner: Object) -> bool:
         """Whether the owner is so."""
-        return bool(at(owner, self.path) == (at(owner, self.same) if self.same else self.equals))
+        return any(self._holds(item) for item in (_items(owner, self.each) if self.each else (owner,)))
+
+    def _holds(self, item: JSON) -> bool:
+        value = at(item, self.path)
+        if self.exists is not None:
+            return (value is not None) is self.exists
+        return bool(value == (at(item, self.same) if self.same else self.equals))
+
+
+class Factor(Struct, frozen=True):
+    """A number at `path`, `missing` where there is none, within the bounds at the paths `at_least` and `at_most`."""
+
+    path: str
+    missing: int = 1
+    at_least: str = ""
+    at_most: str = ""
+
+    def of(self, item: JSON) -> int:
+        """The value; bounds that are not there bound nothing."""
+        value = _number(item, self.path, self.missing)
+        value = min(value, _number(item, self.at_most, value)) if self.at_most else value
+        return max(value, _number(item, self.at_least, value)) if self.at_least else value
 
 
 class Term(Struct, frozen=True):
-    """A part of a sum over an owner: `number`, or the product of fields, once or for `each` item of a list or map.
+    """A part of a sum over an owner: `number`, or the product of factors, once or for `each` item of a list or map.
 
-    A field that is missing counts as 1.
+    Only where there is something at the path `if_set`, and nothing true at the path `unless`, if these are given.
     """
 
-    product: tuple[str, ...] = ()
+    product: tuple[Factor, ...] = ()
     each: str = ""
     number: int = 0
+    if_set: str = ""
+    unless: str = ""
 
     def of(self, owner: Object) -> int:
-        """The value; what is no whole number counts as 1."""
-        if not self.product:
-            return self.number
-        if not self.each:
-            return _product(owner, self.product)
-        found = at(owner, self.each)
-        items = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
-        return sum(_product(item, self.product) for item in items)
+        """The value."""
+        items = _items(owner, self.each) if self.each else (owner,)
+        return sum(self._of(item) for item in items if self.counts(item))
+
+    def _of(self, item: JSON) -> int:
+        return prod(factor.of(item) for factor in self.product) if self.product else self.number
+
+    def counts(self, item: JSON) -> bool:
+        """Whether an item is to be counted."""
+        return (not self.if_set or at(item, self.if_set) is not None) and not (self.unless and at(item, self.unless))
+
+    def by_name(self, owner: Object, name: str) -> dict[str, int]:
+        """The value for each item, by what it says at the path `name`."""
+        items = [item for item in _items(owner, self.each) if self.counts(item)]
+        return {str(at(item, name)): self._of(item) for item in items}
+
+
+class Count(Struct, frozen=True):
+    """Another count for owners that are as `when` says."""
+
+    when: tuple[Condition, ...]
+    min_count: tuple[Term, ...]
+
+
+class StageRule(Struct, frozen=True):
+    """Owners that are as `when` says have their pods one part after the other; `label` tells the parts.
+
+    A part of the name that an item of `each` has at `name` has as many pods as that item counts; the part `first` as
+    many as the sum of `count`, and all others together the rest. Without any of this, each pod comes by itself.
+    """
+
+    label: str
+    when: tuple[Condition, ...]
+    each: Term | None = None
+    name: str = ""
+    first: str = ""
+    count: tuple[Term, ...] = ()
+
+    def holds(self, owner: Object) -> bool:
+        """Whether the owner is one of those."""
+        return all(each.holds(owner) for each in self.when)
+
+    def stages(self, owner: Object, whole: int) -> Object:
+        """The parts of an owner that has `whole` pods."""
+        if self.each is not None:
+            return {"label": self.label, "counts": self.each.by_name(owner, self.name), "others": 1}
+        if not self.first:
+            return {"label": self.label, "counts": {}, "others": 1}
+        first = sum(term.of(owner) for term in self.count)
+        return {"label": self.label, "counts": {self.first: first}, "others": max(1, whole - first)}
 
 
 class GroupingRule(Struct, frozen=True):
     """Pods of one owner are a gang.
 
     `label`: of the pods, with the owner's name; else they are those that it controls itself. `where`: labels that the
-    pods have, too. `split`: a label by whose values the pods are several gangs. An owner that is not as `when` says has
-    plain pods. The gang starts with as many as stand `min_count_at`, else with the sum of `min_count`.
+    pods have, too; `where_not`: that they do not have. `split`: a label by whose values the pods are several gangs. An
+    owner that is not as `when` says has plain pods. The gang starts with as many as stand `min_count_at`, else with the
+    sum of the first of `counts` that fits, else of `min_count`. `stages`: the first that fits says in which parts the
+    pods come; each part is then as a gang of its own.
     """
 
     name: str
@@ -85,12 +160,17 @@ class GroupingRule(Struct, frozen=True):
     label: str = ""
     split: str = ""
     where: tuple[tuple[str, str], ...] = ()
+    where_not: tuple[tuple[str, str], ...] = ()
     when: tuple[Condition, ...] = ()
+    counts: tuple[Count, ...] = ()
+    stages: tuple[StageRule, ...] = ()
 
     def owner_of(self, pod: Object) -> tuple[str, str] | None:
         """The name of the owner of a pod that the rule is about, and the part of its pods that it is in."""
         labels = pod["metadata"].get("labels") or {}
         if any(labels.get(key) != value for key, value in self.where):
+            return None
+        if any(labels.get(key) == value for key, value in self.where_not):
             return None
         if self.label:
             name = labels.get(self.label)
@@ -109,9 +189,17 @@ class GroupingRule(Struct, frozen=True):
         marks = owner["metadata"].get("annotations") or {}
         if marks.get(GANG_KEY) != "false" and all(each.holds(owner) for each in self.when):
             stated = at(owner, self.min_count_at) if self.min_count_at else None
-            count = stated if isinstance(stated, int) else sum(term.of(owner) for term in self.min_count)
+            whole = sum(term.of(owner) for term in self.min_count)
+            count = stated if isinstance(stated, int) else sum(term.of(owner) for term in self._terms(owner))
             spec = {"schedulingPolicy": {"gang": {"minCount": max(1, min(count, _MOST_PODS))}}}
+            stage = next((each for each in self.stages if each.holds(owner)), None)
+            if stage is not None:
+                spec[STAGES] = stage.stages(owner, whole)
         return _workload(self.resource.kind, owner, spec)
+
+    def _terms(self, owner: Object) -> tuple[Term, ...]:
+        fitting = (each.min_count for each in self.counts if all(one.holds(owner) for one in each.when))
+        return next(fitting, self.min_count)
 
 
 class Grouping(Struct, frozen=True):
@@ -201,18 +289,20 @@ def parse_rules(value: JSON) -> tuple[GroupingRule, ...]:
 
 
 def at(obj: JSON, path: str) -> JSON:
-    """The value at a path of fields with dots between them; None if there is none."""
-    for field in path.split("."):
-        obj = obj.get(field) if isinstance(obj, dict) else None
+    """The value at a path of fields with dots between them; None if there is none. A key with dots: `field[key]`."""
+    for plain, key in _STEP.findall(path):
+        obj = obj.get(plain or key) if isinstance(obj, dict) else None
     return obj
 
 
-def _product(item: JSON, paths: Iterable[str]) -> int:
-    result = 1
-    for path in paths:
-        value = at(item, path)
-        result *= value if isinstance(value, int) and value >= 0 else 1
-    return result
+def _items(owner: JSON, path: str) -> Iterable[JSON]:
+    found = at(owner, path)
+    return found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+
+
+def _number(item: JSON, path: str, missing: int) -> int:
+    value = at(item, path)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else missing
 
 
 def _ref(namespace: str, workload: str, part: str) -> GroupRef:
@@ -255,46 +345,110 @@ def _foreign_resource(dialect: Dialect) -> Resource:
     return Resource(group, version, "podgroups", "PodGroup")
 
 
+_FIELDS = {"name", "owner", "pods", "when", "minCount", "minCountAt", "minCountWhen", "stages"}
+_POD_FIELDS = {"label", "split", "where", "whereNot", "owned"}
+
+
 def _rule(value: JSON, path: str) -> GroupingRule:
-    entry = _object(value, path, {"name", "owner", "pods", "when", "minCount", "minCountAt"})
+    entry = _object(value, path, _FIELDS)
     owner = _object(entry.get("owner"), f"{path}.owner", {"apiVersion", "kind", "plural"})
     group, _, version = _text(owner, "apiVersion", f"{path}.owner").rpartition("/")
     kind, plural = _text(owner, "kind", f"{path}.owner"), _text(owner, "plural", f"{path}.owner")
-    pods = _object(entry.get("pods"), f"{path}.pods", {"label", "split", "where", "owned"})
+    pods = _object(entry.get("pods"), f"{path}.pods", _POD_FIELDS)
     if bool(pods.get("label")) == bool(pods.get("owned")):
         raise GroupingError(f"{path}.pods: must have either label (with the owner's name) or owned: true")
-    where = _object(pods.get("where") or {}, f"{path}.pods.where", None)
-    terms = entry.get("minCount")
-    if not isinstance(terms, list) or not terms:
-        raise GroupingError(f"{path}.minCount: must be a list of parts of a sum")
     return GroupingRule(
         _text(entry, "name", path),
         Resource(group, version, plural, kind),
-        tuple(_term(term, f"{path}.minCount[{index}]") for index, term in enumerate(terms)),
+        _terms(entry, "minCount", path),
         _text(entry, "minCountAt", path, ""),
         _text(pods, "label", f"{path}.pods", ""),
         _text(pods, "split", f"{path}.pods", ""),
-        tuple(sorted((str(key), str(each)) for key, each in where.items())),
-        tuple(_condition(each, f"{path}.when[{index}]") for index, each in enumerate(entry.get("when") or ())),
+        _labels(pods, "where", f"{path}.pods"),
+        _labels(pods, "whereNot", f"{path}.pods"),
+        _conditions(entry, path),
+        tuple(_count(each, where) for each, where in _entries(entry, "minCountWhen", path)),
+        tuple(_stage(each, where) for each, where in _entries(entry, "stages", path)),
     )
 
 
+def _count(value: JSON, path: str) -> Count:
+    entry = _object(value, path, {"when", "minCount"})
+    return Count(_conditions(entry, path), _terms(entry, "minCount", path))
+
+
+def _stage(value: JSON, path: str) -> StageRule:
+    entry = _object(value, path, {"label", "when", "each", "name", "first", "count"})
+    if ("each" in entry) != ("name" in entry) or ("first" in entry) != ("count" in entry):
+        raise GroupingError(f"{path}: each goes with name, and first with count")
+    return StageRule(
+        _text(entry, "label", path),
+        _conditions(entry, path),
+        _term(entry["each"], f"{path}.each") if "each" in entry else None,
+        _text(entry, "name", path, ""),
+        _text(entry, "first", path, ""),
+        _terms(entry, "count", path) if "count" in entry else (),
+    )
+
+
+def _conditions(entry: Mapping[str, JSON], path: str) -> tuple[Condition, ...]:
+    return tuple(_condition(each, where) for each, where in _entries(entry, "when", path))
+
+
+def _terms(entry: Mapping[str, JSON], field: str, path: str) -> tuple[Term, ...]:
+    found = _entries(entry, field, path)
+    if not found:
+        raise GroupingError(f"{path}.{field}: must be a list of parts of a sum")
+    return tuple(_term(each, where) for each, where in found)
+
+
 def _term(value: JSON, path: str) -> Term:
-    entry = _object(value, path, {"product", "each", "number"})
-    product = entry.get("product") or []
-    if not isinstance(product, list) or not all(isinstance(each, str) and each for each in product):
-        raise GroupingError(f"{path}.product: must be a list of paths, such as spec.parallelism")
+    entry = _object(value, path, {"product", "each", "number", "ifSet", "unless"})
     number = entry.get("number", 0)
-    if not isinstance(number, int) or bool(product) == ("number" in entry):
+    if not isinstance(number, int) or bool(entry.get("product")) == ("number" in entry):
         raise GroupingError(f"{path}: must have either product, or number with a whole number")
-    return Term(tuple(product), _text(entry, "each", path, ""), number)
+    factors = tuple(_factor(each, where) for each, where in _entries(entry, "product", path))
+    marks = (_text(entry, field, path, "") for field in ("ifSet", "unless"))
+    return Term(factors, _text(entry, "each", path, ""), number, *marks)
+
+
+def _factor(value: JSON, path: str) -> Factor:
+    if isinstance(value, str) and value:
+        return Factor(value)
+    if not isinstance(value, dict):
+        raise GroupingError(f"{path}: must be a path, such as spec.parallelism, or an object with one")
+    entry = _object(value, path, {"path", "missing", "atLeast", "atMost"})
+    missing = entry.get("missing", 1)
+    if not isinstance(missing, int) or isinstance(missing, bool) or missing < 0:
+        raise GroupingError(f"{path}.missing: must be a whole number, 0 or more")
+    bounds = (_text(entry, field, path, "") for field in ("atLeast", "atMost"))
+    return Factor(_text(entry, "path", path), missing, *bounds)
 
 
 def _condition(value: JSON, path: str) -> Condition:
-    entry = _object(value, path, {"path", "equals", "same"})
-    if ("equals" in entry) == ("same" in entry):
-        raise GroupingError(f"{path}: must have either equals (a value) or same (a path)")
-    return Condition(_text(entry, "path", path), entry.get("equals"), _text(entry, "same", path, ""))
+    entry = _object(value, path, {"path", "equals", "same", "exists", "each"})
+    if sum(field in entry for field in ("equals", "same", "exists")) != 1:
+        raise GroupingError(f"{path}: must have one of equals (a value), same (a path) and exists (true or false)")
+    exists = entry.get("exists")
+    if exists is not None and not isinstance(exists, bool):
+        raise GroupingError(f"{path}.exists: must be true or false")
+    found, same, each = (_text(entry, "path", path), _text(entry, "same", path, ""), _text(entry, "each", path, ""))
+    return Condition(found, entry.get("equals"), same, exists, each)
+
+
+def _labels(entry: Mapping[str, JSON], field: str, path: str) -> tuple[tuple[str, str], ...]:
+    found = _object(entry.get(field) or {}, f"{path}.{field}", None)
+    return tuple(sorted((str(key), str(each)) for key, each in found.items()))
+
+
+def _entries(entry: Mapping[str, JSON], field: str, path: str) -> list[tuple[JSON, str]]:
+    """The items of a list, which may be missing, each with its path."""
+    found = entry.get(field)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise GroupingError(f"{path}.{field}: must be a list")
+    return [(each, f"{path}.{field}[{index}]") for index, each in enumerate(found)]
 
 
 def _object(value: JSON, path: str, fields: set[str] | None) -> Mapping[str, JSON]:

@@ -58,13 +58,34 @@ class GroupRef(Struct, frozen=True, order=True):
         return f"{self.namespace}/{self.workload}" if self.workload else self.key
 
 
+STAGES = "stages"
+"""A field of templates that stand for owners by rule (`grouping`): their pods come in parts."""
+
+
+class Stages(Struct, frozen=True):
+    """Pods that come one part after the other: `counts` by value of a label, `others` for all other pods together."""
+
+    label: str
+    counts: tuple[tuple[str, int], ...]
+    others: int
+
+    def part_of(self, metadata: Object) -> str:
+        """The part that a pod belongs to; "" for the others."""
+        value = str((metadata.get("labels") or {}).get(self.label) or "")
+        return value if any(value == name for name, _ in self.counts) else ""
+
+    def size_of(self, part: str) -> int:
+        """How many pods a part has."""
+        return next((count for name, count in self.counts if name == part), self.others)
+
+
 class GroupTerms(Struct, frozen=True):
     """What a group asks for. A basic group has min_count 1. `priority` None: that of its pods.
 
     `parent`: the name of the CompositePodGroup that it is a part of, "" for none.
     `may_preempt`: its policy lets it evict others. `disrupted_together`: its pods are only evicted all together.
     `topology`: what it asks of the topology beyond the one label of `topology_key`. `fault`: what of that cannot be
-    read.
+    read. `stages`: the parts in which its pods come; min_count is then about those that are there (`GroupBook`).
     """
 
     min_count: int = 1
@@ -76,6 +97,7 @@ class GroupTerms(Struct, frozen=True):
     parent: str = ""
     topology: TopologyTerms | None = None
     fault: str = ""
+    stages: Stages | None = None
 
     def with_topology(self, topology: TopologyTerms) -> GroupTerms:
         """The same with what an annotation says. Raises TopologyError if that contradicts the API field."""
@@ -147,7 +169,12 @@ def terms_of(spec: Object) -> GroupTerms:
         may_preempt=spec.get("preemptionPolicy") != "Never",
         disrupted_together=_is_disrupted_together(spec.get("disruptionMode")),
         parent=spec.get("parentCompositePodGroupName") or "",
+        stages=_stages(spec.get(STAGES)),
     )
+
+
+def _stages(said: Object | None) -> Stages | None:
+    return None if said is None else Stages(said["label"], tuple(sorted(said["counts"].items())), said["others"])
 
 
 def composite_terms_of(spec: Object) -> CompositeTerms:

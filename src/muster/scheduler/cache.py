@@ -116,9 +116,12 @@ class SchedulerCache(GroupBook):
         if ref is None:
             return
         if change.new is not None and has_succeeded(change.new):
-            self._members(ref).succeeded[key_of(pod)] = "" if owner is None else owner["uid"]
+            members = self._members(ref)
+            members.succeeded[key_of(pod)] = "" if owner is None else owner["uid"]
+            members.ended[key_of(pod)] = pod["metadata"]
         elif ref.key in self.groups:
             self.groups[ref.key].succeeded.pop(key_of(pod), None)
+            self.groups[ref.key].ended.pop(key_of(pod), None)
 
     def apply_objects(self, kind: str, changes: Iterable[Change]) -> None:
         """Take over changes of other objects that rules look at (`engine.objects.KINDS`)."""

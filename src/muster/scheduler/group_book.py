@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from muster.api.codec import Object
 from muster.api.grouping import Grouping
-from muster.api.groups import CompositeTerms, GroupRef, GroupTerms, find_terms, terms_of
+from muster.api.groups import CompositeTerms, GroupRef, GroupTerms, Stages, find_terms, terms_of
 from muster.api.meta import controller_of, is_deleting, key_of, namespace_of, uid_of
 from muster.api.topology import TOPOLOGY_KEY, TopologyTerms
 from muster.client.informer import Change
@@ -62,7 +64,16 @@ class GroupBook:
         group = self.pod_groups.get(ref.object_key) if ref.is_pod_group else None
         workload, members = self.workloads.get(workload_key(ref, group)), self.groups.get(ref.key)
         pods = () if members is None else (record.pod for record in members.live())
-        return self.topologies.with_topology(terms, ref, group, workload, pods)
+        whole = self.topologies.with_topology(terms, ref, group, workload, pods)
+        return whole if terms.stages is None or members is None else self._in_stages(whole, terms.stages, members)
+
+    def _in_stages(self, terms: GroupTerms, stages: Stages, members: Members) -> GroupTerms:
+        """The terms of pods that come in parts: of each part that waits, all; whoever else has a seat keeps it."""
+        waiting = {stages.part_of(record.pod["metadata"]) for record in members.pending.values()}
+        seated = [record.pod["metadata"] for record in self.standing(members).values()]
+        seated += [members.ended[key] for key in self._seats_of_ended(members)]
+        others = sum(stages.part_of(metadata) not in waiting for metadata in seated)
+        return replace(terms, min_count=max(1, others + sum(stages.size_of(part) for part in waiting)))
 
     def stand_in(self, ref: GroupRef) -> Object | None:
         """The Job, as a Workload, that says what a PodGroup that is not there would say; None for other groups."""
@@ -77,8 +88,12 @@ class GroupBook:
         return self.topologies.composite_with_topology(terms, composite, self.workloads.get(_workload_of(composite)))
 
     def standing(self, members: Members) -> dict[str, PodRecord]:
-        """The members with a node that count for their group."""
-        evicted = self.given_up.get(members.ref.key)
+        """The members with a node that count for their group.
+
+        In one that is there by a rule about owners, not those that leave: owners that start all over delete the old
+        pods while they make the next ones, which are to find their nodes together.
+        """
+        evicted = self.given_up.get(members.ref.key, frozenset() if _is_implied(members.ref) else None)
         if evicted is None:
             return members.scheduled
         return {
@@ -139,12 +154,23 @@ class GroupBook:
         """How many seats of the group need no pod any more: members that ended well of a Job that runs each index once.
 
         Only then is it sure that nobody comes in their place. Upstream never counts them, so that there a gang waits
-        for ever if one of its pods fails after another has succeeded.
+        for ever if one of its pods fails after another has succeeded. In a group that is there by a rule about owners
+        those count, too, whose own controller (the launcher's Job, another job of the JobSet) has no pod that waits.
         """
+        return len(self._seats_of_ended(members))
+
+    def _seats_of_ended(self, members: Members) -> list[str]:
         if not members.succeeded:
-            return 0
-        pending = {(controller_of(record.pod) or {}).get("uid") for record in members.pending.values()}
-        return sum(uid in pending and uid in self._whole_jobs for uid in members.succeeded.values())
+            return []
+        pending = {(controller_of(record.pod) or {}).get("uid", "") for record in members.pending.values()}
+        is_implied = _is_implied(members.ref)
+
+        def keeps_seat(key: str, uid: str) -> bool:
+            if uid in pending:
+                return uid in self._whole_jobs
+            return is_implied and not members.ended[key].get("deletionTimestamp")
+
+        return [key for key, uid in members.succeeded.items() if keeps_seat(key, uid)]
 
     def apply_pod_groups(self, changes: Iterable[Change]) -> None:
         """Take over changes of PodGroups: a new one, or a lower minCount, may release held members."""
@@ -245,6 +271,11 @@ class GroupBook:
     def _is_made_of(self, key: str, group: Object, workload: str) -> bool:
         members = self.groups.get(key)
         return members is not None and workload_key(members.ref, group) == workload
+
+
+def _is_implied(ref: GroupRef) -> bool:
+    """Whether a group is there by a rule about owners: no real Workload has a colon in its name."""
+    return ":" in ref.workload
 
 
 def _is_relaxed(old: GroupTerms | None, new: GroupTerms | None) -> bool:

@@ -58,6 +58,8 @@ class Members:
     scheduler_names: Counter[str] = field(default_factory=Counter)
     succeeded: dict[str, str] = field(default_factory=dict)
     """Members that ended well and still exist, with the uid of their controller (see `SchedulerCache.done`)."""
+    ended: dict[str, Object] = field(default_factory=dict)
+    """Their metadata."""
 
     @property
     def known(self) -> int:
