@@ -6,7 +6,7 @@ from muster.api.resource import Resource
 from muster.api.versions import HUB, from_hub, to_hub
 from muster.apiserver.custom.strategies import DefinitionStrategy
 from muster.apiserver.options import ServerOptions
-from muster.apiserver.registry import apps, core, devices, reviews
+from muster.apiserver.registry import apps, core, cronjobs, daemonsets, devices, reviews, statefulsets
 from muster.apiserver.registry.autoscaling import AutoscalerStrategy, from_v2, to_v2
 from muster.apiserver.registry.budgets import BudgetStrategy
 from muster.apiserver.registry.claims import ClaimStrategy
@@ -158,10 +158,10 @@ def _core() -> list[Served]:
 
 def _apps() -> list[Served]:
     entries = (
-        ("daemonsets", "DaemonSet", "ds", apps.DaemonSetStrategy(), ()),
+        ("daemonsets", "DaemonSet", "ds", daemonsets.DaemonSetStrategy(), ()),
         ("deployments", "Deployment", "deploy", apps.DeploymentStrategy(), (_SCALE,)),
         ("replicasets", "ReplicaSet", "rs", apps.ReplicaSetStrategy(), (_SCALE,)),
-        ("statefulsets", "StatefulSet", "sts", apps.StatefulSetStrategy(), (_SCALE,)),
+        ("statefulsets", "StatefulSet", "sts", statefulsets.StatefulSetStrategy(), (_SCALE,)),
     )
     revisions = _served("apps", "v1", "controllerrevisions", "ControllerRevision", apps.ControllerRevisionStrategy())
     return [revisions] + [
@@ -173,7 +173,7 @@ def _apps() -> list[Served]:
 def _batch() -> list[Served]:
     return [
         _served(
-            "batch", "v1", "cronjobs", "CronJob", apps.CronJobStrategy(), short="cj", categories="all", status=True
+            "batch", "v1", "cronjobs", "CronJob", cronjobs.CronJobStrategy(), short="cj", categories="all", status=True
         ),
         _served("batch", "v1", "jobs", "Job", JobStrategy(), categories="all", status=True),
     ]
