@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from muster.api.selectors import LabelSelector, Operator, Requirement
 from muster.engine.decide import verdict
-from muster.engine.defragment import Moves, moves_for
+from muster.engine.defragment import Movable, Moves, moves_for
 from muster.engine.model import GroupRequest, Member
 from muster.engine.preemption.budgets import Budget, Budgets
+from muster.engine.preemption.groups import GroupPreemptor
 from muster.engine.preemption.model import RunningPod, Unit
 from muster.engine.preemption.pods import Cluster
 from muster.engine.shape import Shape
@@ -44,7 +45,26 @@ class Scene:
             Member(f"default/g{at}", self.state.shape_of(make_pod(cpu=str(cpu)))) for at, cpu in enumerate(cpus)
         )
         cluster = Cluster(self.state.snapshot(), self.units, NOW_S, Budgets(list(budgets)), shape_of=self.shapes.get)
-        return moves_for(cluster, GroupRequest("default/g", members, len(cpus), topology_key=key), self.units)
+        request = GroupRequest("default/g", members, len(cpus), topology_key=key)
+        return moves_for(cluster, GroupPreemptor(request, 5), self.movable())
+
+    def movable(self) -> list[Movable]:
+        """All units with what they ask elsewhere: groups stay in one rack if their name says so."""
+        found = []
+        for unit in self.units:
+            members = tuple(Member(pod.key, self.shapes[pod.key]) for pod in unit.pods)
+            rack = "rack" if "rack" in unit.key else None
+            found.append(Movable(unit, GroupRequest(unit.key, members, len(members), topology_key=rack)))
+        return found
+
+    def group(self, name: str, *places: tuple[int, int]) -> Scene:
+        """A group with pods on (node, cpu)."""
+        before = len(self.units)
+        for at, (node, cpu) in enumerate(places):
+            self.run(f"{name}-{at}", node, cpu)
+        pods = tuple(pod for unit in self.units[before:] for pod in unit.pods)
+        self.units[before:] = [Unit(f"group:{name}", 5, pods, is_group=True)]
+        return self
 
 
 def test_one_small_pod_is_moved_for_a_large_one() -> None:
@@ -82,6 +102,31 @@ def test_a_group_that_must_be_in_one_rack_gets_its_room_there() -> None:
     assert found is not None
     assert {placement.node for placement in found.placements} == {"n0", "n1"}
     assert [move.to_node for move in found.moves] == ["n3"]
+
+
+def test_a_group_moves_as_a_whole_or_not_at_all() -> None:
+    # The gang needs all of n0. One pod of the group could go to n1, but both have to find room.
+    narrow = Scene(4, 2, 2).group("a", (0, 1), (1, 1)).run("b", 2, 2)
+    wide = Scene(4, 2, 2).group("a", (0, 1), (1, 1))
+
+    tight, found = narrow.moves([4, 1]), wide.moves([4])
+
+    assert tight is None
+    assert found is not None
+    assert [unit.key for unit in found.units] == ["group:a"]
+    assert {move.pod for move in found.moves} == {"default/a-0", "default/a-1"}
+    assert found.placements[0].node == "n0"
+
+
+def test_a_group_that_must_be_in_one_rack_moves_to_one_rack() -> None:
+    torn = Scene(4, 2, 2, 2).group("rack-a", (0, 2), (1, 2)).run("b", 2, 1)
+    kept = Scene(4, 2, 2, 2).group("rack-a", (0, 2), (1, 2))
+
+    found = kept.moves([4])
+
+    assert torn.moves([4]) is None
+    assert found is not None
+    assert {move.to_node for move in found.moves} == {"n2", "n3"}
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,24 +1,37 @@
-"""Which running pods could be moved so that a group fits that does not fit now: a plan, nothing is carried out.
+"""Which running pods and groups could be moved so that a group fits that does not fit now: a plan, nothing is done.
 
-The pods to move are found as victims are (fewest evictions beyond budgets, then fewest pods), with everybody on offer
-alike; a plan counts only if no budget is exceeded and the engine places both the group and then all that had to go.
+Who is to move is found as victims are (fewest evictions beyond budgets, then fewest pods), with everybody on offer
+alike; a plan counts only if no budget is exceeded and the engine places both the group and then all that had to go, a
+group that moves as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace as with_fields
 
 from muster.engine.decide import decide
 from muster.engine.model import GroupRequest, Member, Placed, Placement
-from muster.engine.preemption.groups import GroupPreemptor, preempt_group
-from muster.engine.preemption.model import Plan, RunningPod, Unit
+from muster.engine.preemption.groups import preempt_group
+from muster.engine.preemption.model import Plan, Unit
 from muster.engine.preemption.pods import Cluster
-from muster.engine.shape import Shape
+from muster.engine.preemption.wanted import GroupPreemptor, TreePreemptor
+from muster.engine.snapshot import Trial
+from muster.engine.topology.domains import DomainError
 from muster.engine.topology.units import put_members
 
 _MOST_ROUNDS = 8
 _LATER = 1
+
+
+class Movable(Struct, frozen=True):
+    """A unit that may be moved, and what its pods ask of another place: all of them, or the unit stays."""
+
+    unit: Unit
+    request: GroupRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,51 +55,74 @@ class Moves:
 
 def moves_for(
     cluster: Cluster,
-    request: GroupRequest,
-    movable: Sequence[Unit],
+    group: GroupPreemptor | TreePreemptor,
+    movable: Sequence[Movable],
     *,
     nodes: int = 500,
     time_limit_s: float | None = None,
 ) -> Moves | None:
-    """The fewest moves of these units after which the group fits; None if none were found.
+    """The fewest moves after which the group fits; None if none were found. `nodes` limits each search.
 
-    `cluster.shape_of` says what a pod would ask for on another node; a pod of which that is not known is not moved.
-    `nodes` limits each search.
+    The priority of the group does not matter: who may be moved for it has been decided by `movable`.
     """
-    left = [unit for unit in movable if unit.evicted and all(_shape(cluster, pod) is not None for pod in unit.evicted)]
+    left = {each.unit.key: each for each in movable if each.unit.evicted}
+    asking = with_fields(group, priority=_LATER, may_preempt=True)
     for round_ in range(_MOST_ROUNDS):
-        alike = [replace(unit, priority=0) for unit in left]
-        group = GroupPreemptor(request, _LATER)
-        plan = preempt_group(replace(cluster, units=alike), group, nodes=nodes, time_limit_s=time_limit_s)
+        alike = [replace(each.unit, priority=0) for each in left.values()]
+        plan = preempt_group(replace(cluster, units=alike), asking, nodes=nodes, time_limit_s=time_limit_s)
         if not isinstance(plan, Plan) or not plan.victims or plan.violations or plan.waits_for:
             return None
-        moves, stuck = _moved(cluster, request, plan)
-        if moves is not None:
-            return Moves(moves, plan.victims, plan.placements, fewest=plan.proved and round_ == 0)
-        left = [unit for unit in left if unit.key not in stuck]
+        going = [left[unit.key] for unit in plan.victims]
+        moves, stuck = _moved(cluster, asking, plan, going)
+        if not stuck:
+            units = tuple(each.unit for each in going)
+            return Moves(moves, units, plan.placements, fewest=plan.proved and round_ == 0)
+        left = {key: each for key, each in left.items() if key not in stuck}
     return None
 
 
-def _moved(cluster: Cluster, request: GroupRequest, plan: Plan) -> tuple[tuple[Move, ...] | None, set[str]]:
-    """The moves of a plan, or the units that find no other place once the group is there."""
-    gone = [pod for unit in plan.victims for pod in unit.evicted]
+def _moved(
+    cluster: Cluster, group: GroupPreemptor | TreePreemptor, plan: Plan, going: Sequence[Movable]
+) -> tuple[tuple[Move, ...], set[str]]:
+    """The moves of a plan, and the units that find no other place once the group is there."""
     index = cluster.snapshot.table.index
+    found: dict[str, str] = {}
+    stuck: set[str] = set()
     with cluster.snapshot.trial() as trial:
         for each in cluster.nominations:
-            if each.node in index and each.entity != request.key:
+            if each.node in index and each.entity != group.key:
                 trial.place(each.shape.usage, index[each.node])
         trial.remove(plan.evicted)
         placed = {placement.pod for placement in plan.placements}
-        put_members(trial, [member for member in request.members if member.key in placed], plan.placements)
-        members = [Member(pod.key, shape) for pod in gone if (shape := _shape(cluster, pod)) is not None]
-        again = GroupRequest("moved", tuple(members), 1)
-        decision = decide(trial, again, profile=cluster.profile)
-    nodes = dict(decision.placements) if isinstance(decision, Placed) else {}
-    stuck = {unit.key for unit in plan.victims if any(pod.key not in nodes for pod in unit.evicted)}
-    if stuck:
-        return None, stuck
-    return tuple(Move(pod.key, pod.node, nodes[pod.key]) for pod in gone), set()
+        put_members(trial, [member for member in group.members if member.key in placed], plan.placements)
+        for request, units in _in_turn(going):
+            placements = _placements(cluster, trial, request)
+            found.update(placements)
+            stuck |= {unit.key for unit in units if any(pod.key not in found for pod in unit.evicted)}
+    pods = [pod for each in going for pod in each.unit.evicted]
+    return tuple(Move(pod.key, pod.node, found[pod.key]) for pod in pods if pod.key in found), stuck
 
 
-def _shape(cluster: Cluster, pod: RunningPod) -> Shape | None:
-    return None if cluster.shape_of is None else cluster.shape_of(pod.key)
+def _in_turn(going: Sequence[Movable]) -> Iterator[tuple[GroupRequest, list[Unit]]]:
+    """Groups one after the other, the largest first, then all pods by themselves in one go."""
+    groups = [each for each in going if each.unit.is_group]
+    for each in sorted(groups, key=lambda each: (-len(each.unit.evicted), each.unit.key)):
+        yield each.request, [each.unit]
+    members: list[Member] = []
+    alone = [each for each in going if not each.unit.is_group]
+    for each in alone:
+        members += each.request.members
+    if members:
+        yield GroupRequest("moved", tuple(members), 1), [each.unit for each in alone]
+
+
+def _placements(cluster: Cluster, trial: Trial, request: GroupRequest) -> tuple[Placement, ...]:
+    """Where the engine puts the members, which are put there."""
+    try:
+        decision = decide(trial, request, profile=cluster.profile)
+    except DomainError:
+        return ()
+    if not isinstance(decision, Placed):
+        return ()
+    put_members(trial, list(request.members), decision.placements)
+    return decision.placements

@@ -16,7 +16,7 @@ from muster.engine.preemption.pods import NEVER, Cluster
 from muster.engine.preemption.wanted import GroupPreemptor, TreePreemptor, Wanted
 from muster.engine.snapshot import Trial
 
-__all__ = ["CANNOT_HELP", "NO_VICTIMS", "GroupPreemptor", "TreePreemptor", "preempt_group"]
+__all__ = ["CANNOT_HELP", "DEFAULT_CHECKS", "NO_VICTIMS", "GroupPreemptor", "TreePreemptor", "preempt_group"]
 
 DEFAULT_NODES = 2_000
 """Nodes of search trees that a decision may spend."""

@@ -23,7 +23,7 @@ from muster.api.groups import GroupRef
 from muster.api.meta import is_deleting, uid_of
 from muster.engine.defragment import Moves, moves_for
 from muster.engine.model import GroupRequest, Member, Placed, Placement
-from muster.engine.preemption.groups import GroupPreemptor, preempt_group
+from muster.engine.preemption.groups import DEFAULT_CHECKS, GroupPreemptor, TreePreemptor, preempt_group
 from muster.engine.preemption.holding import holds
 from muster.engine.preemption.model import Nomination, NoPlan, Plan, Unit
 from muster.engine.preemption.pods import WAITS, Candidate, Cluster, PodPreemptor, preempt_pod
@@ -36,6 +36,7 @@ from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.domains import OneDomain
 from muster.scheduler.errors import error_text
 from muster.scheduler.members import PodRecord
+from muster.scheduler.preemption.moving import movable
 from muster.scheduler.preemption.trees import tree_preemptor
 from muster.scheduler.preemption.units import BY_SCHEDULER, Units
 from muster.scheduler.tree import Branch
@@ -102,6 +103,8 @@ class Preemptions:
         self._moves_others = moves_others
         self._ongoing: dict[str, Ongoing] = {}
         self._waiting_for: dict[str, dict[str, None]] = {}
+        self._moved: dict[str, None] = {}
+        """Groups that have been moved: each is once."""
         self._ready: dict[str, None] = {}
         """Entities whose plan evicts nobody: they are to be tried at once."""
 
@@ -233,21 +236,31 @@ class Preemptions:
             if self._release == "1.36":
                 cluster = replace(cluster, units=one_by_one(cluster.units))
             return partial(preempt_pod, cluster, pod, choose=partial(self._choose, member.key))
-        if question.tree is not None:
-            tree = tree_preemptor(
-                question.entity, question.tree, question.profile, question.priority, question.may_preempt
-            )
-            return partial(preempt_group, cluster, tree, checks=TREE_CHECKS, time_limit_s=self._time_limit_s)
-        request = GroupRequest(question.entity, question.members, question.need)
-        request = request if question.topology is None else question.topology.bind(request)
-        group = GroupPreemptor(request, question.priority, question.may_preempt)
-        search = partial(preempt_group, cluster, group, time_limit_s=self._time_limit_s)
+        group = self._preemptor(question)
+        checks = DEFAULT_CHECKS if question.tree is None else TREE_CHECKS
+        search = partial(preempt_group, cluster, group, checks=checks, time_limit_s=self._time_limit_s)
         if not self._moves_others or not question.may_preempt or question.need < 2:
             return search
-        movable = self.units.movable(question.priority)
-        return partial(
-            _or_moves, search, partial(moves_for, cluster, request, movable, time_limit_s=self._time_limit_s)
-        )
+        others = movable(self._cache, self.units, question.priority, self._moved)
+        if question.entity in self._moved:
+            others = [each for each in others if not each.unit.is_group]
+        return partial(_or_moves, search, partial(moves_for, cluster, group, others, time_limit_s=self._time_limit_s))
+
+    def moves(self, question: Question, now_s: float) -> Moves | None:
+        """Who could be moved for an entity that fits nowhere; nothing comes of it."""
+        if question.is_pod:
+            return None
+        others = movable(self._cache, self.units, question.priority, ())
+        return moves_for(self.cluster(question, now_s), self._preemptor(question), others)
+
+    def _preemptor(self, question: Question) -> GroupPreemptor | TreePreemptor:
+        if question.tree is not None:
+            return tree_preemptor(
+                question.entity, question.tree, question.profile, question.priority, question.may_preempt
+            )
+        request = GroupRequest(question.entity, question.members, question.need)
+        request = request if question.topology is None else question.topology.bind(request)
+        return GroupPreemptor(request, question.priority, question.may_preempt)
 
     def _choose(self, pod: str, candidates: Sequence[Candidate]) -> Candidate:
         """One of equally good nodes."""
@@ -272,6 +285,8 @@ class Preemptions:
                 self._waiting_for.setdefault(key, {})[question.entity] = None
         if not ongoing.awaited:
             self._ready[question.entity] = None
+        if any(unit.priority >= question.priority for unit in plan.victims):
+            self._moved.update(dict.fromkeys(unit.key for unit in plan.victims if unit.is_group))
         self.units.evicting(victim.record.key for victim in victims)
         for pod in places:
             self.cleared.pop(pod, None)

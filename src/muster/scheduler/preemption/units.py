@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from muster.api.codec import Object
-from muster.api.meta import condition, controller_of, is_deleting, key_of
+from muster.api.meta import condition, is_deleting, key_of
 from muster.api.selectors import SelectorError
 from muster.client.informer import Change
 from muster.clock import parse_rfc3339
@@ -48,18 +48,16 @@ class Units:
             found = [unit for unit in found if not any(pod.key in self._kept for pod in unit.pods)]
         return found
 
-    def movable(self, priority: int) -> list[Unit]:
-        """Pods of at most this priority that may be moved: they are in no group, and somebody makes them anew."""
+    def single(self) -> list[Unit]:
+        """The pods without a group."""
         self._catch_up()
-        return [
-            unit
-            for unit in self._single.values()
-            if unit.priority <= priority and unit.key not in self._kept and self._is_made_anew(unit.key)
-        ]
+        return [unit for unit in self._single.values() if unit.key not in self._kept]
 
-    def _is_made_anew(self, pod: str) -> bool:
-        owner = controller_of(self._cache.pods[pod].pod)
-        return owner is not None and owner.get("kind") not in ("DaemonSet", "Node")
+    def grouped(self) -> list[Unit]:
+        """Each group as a whole, whatever its disruption mode."""
+        self._catch_up()
+        found = (self._unit(f"group:{key}", pods) for key, pods in self._grouped.items())
+        return [unit for unit in found if not any(pod.key in self._kept for pod in unit.pods)]
 
     def priority(self, pod: str) -> int | None:
         """The priority with which a running pod is judged; None if it does not run."""
