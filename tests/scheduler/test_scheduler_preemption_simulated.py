@@ -208,30 +208,3 @@ def test_equal_seeds_give_equal_evictions() -> None:
         return found
 
     assert evictions() == evictions()
-
-
-@pytest.mark.parametrize("allowed", [True, False])
-def test_pods_that_fit_elsewhere_are_moved_for_a_gang_if_that_is_allowed(allowed: bool) -> None:
-    """One pod of a ReplicaSet on each of three nodes; the gang needs two nodes for itself."""
-    selector = {"matchLabels": {"app": "web"}}
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": make_pod(cpu="2")["spec"]}
-    replicas: Object = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}}
-    replicas["metadata"]["namespace"] = "default"
-    replicas["spec"] = {"replicas": 3, "selector": selector, "template": template}
-    new = [make_group("new", min_count=2), *(make_pod(f"new-{at}", cpu="8", group="new") for at in range(2))]
-
-    outcome = simulate(
-        manifests_of([replicas]),
-        timed=[(60.0, manifests_of(new))],
-        nodes=[parse_node_spec("count=3,cpu=8")],
-        options=ClusterOptions(node_events=False, scheduler=SchedulerOptions(allow_consolidation=allowed)),
-        until_s=600.0,
-    )
-
-    assert not outcome.violations
-    shown = report(outcome)
-    assert shown["groups"][0]["state"] == ("Running" if allowed else "Unschedulable")
-    assert len(shown["evictions"]) == (2 if allowed else 0)
-    web = [pod for pod in shown["pods"] if pod["name"].startswith("web-") and pod["phase"] == "Running"]
-    assert len(web) == 3
-    assert len({pod["node"] for pod in web}) == (1 if allowed else 3)

@@ -23,6 +23,7 @@ from muster.engine.words import insufficient
 from muster.scheduler.core import SchedulerCore
 from muster.scheduler.cycle import Ask, request_of
 from muster.scheduler.entities import GROUP, POD, TREE
+from muster.scheduler.explaining.moves import moves_change
 from muster.scheduler.explaining.room import domains_of_group, holders_of, nodes_of, running_groups, shapes_of
 from muster.scheduler.explaining.trees import TreeTarget, domains_of_tree
 from muster.scheduler.pre_enqueue import is_gated
@@ -79,6 +80,8 @@ class Explainer:
             return {**found, "placements": _placements(decision.placements)}
         if isinstance(decision, Placed):
             found["placements"] = _placements(decision.placements)
+        else:
+            found["changes"] = [*found["changes"], *moves_change(self.core, ask, self.now_s)]
         return {
             **found,
             **self._room(ask, snapshot, profile, decision.diagnosis, request),
@@ -120,7 +123,8 @@ class Explainer:
         if diagnosis is not None:
             found["reasons"] = [{"reason": text, "count": count} for text, count in diagnosis.reasons]
         if not decision.succeeded:
-            found["changes"] = self._tree_changes(ask, tree, snapshot, profile, diagnosis, decision.proved)
+            changes = self._tree_changes(ask, tree, snapshot, profile, diagnosis, decision.proved)
+            found["changes"] = [*changes, *moves_change(self.core, ask, self.now_s)]
         found = {**found, **self._room(ask, snapshot, profile, diagnosis), **self._preemption(ask, state)}
         return found if decision.succeeded else {**found, "domains": domains_of_tree(profile, snapshot, tree)}
 
