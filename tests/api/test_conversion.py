@@ -88,8 +88,8 @@ def test_marks_are_found_wherever_a_pod_template_is() -> None:
         (VOLCANO, {"minMember": 2, "queue": "q", "priorityClassName": "high"}, ["spec.queue"]),
         (
             KAI,
-            {"minMember": 2, "topologyConstraint": {"requiredTopologyLevel": "rack", "preferredTopologyLevel": "row"}},
-            ["spec.topologyConstraint.preferredTopologyLevel"],
+            {"minMember": 2, "topologyConstraint": {"requiredTopologyLevel": "rack", "topology": "row"}},
+            ["spec.topologyConstraint.topology"],
         ),
     ],
 )
@@ -192,3 +192,68 @@ def test_own_resources_carry_the_group_as_a_label_of_the_pods() -> None:
 def test_an_unknown_target_is_refused() -> None:
     with pytest.raises(ValueError, match=r"must be one of scheduling.k8s.io/v1alpha1"):
         convert([], "v2")
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_what_is_written_for_the_target_already_is_passed_on(dialect: str) -> None:
+    mark = DIALECTS[dialect].marks[0]
+    member = pod("one", {mark.place: {mark.key: "train"}}, schedulerName=SCHEDULERS[dialect])
+    objects = [group(dialect, {"minMember": 3, "queue": "q", "status": {}}), member]
+
+    assert convert(objects, dialect).objects == objects
+    assert convert(objects, dialect).remarks == []
+
+
+@pytest.mark.parametrize("version", NATIVE[1:])
+def test_groups_in_the_version_of_the_target_keep_their_status(version: str) -> None:
+    objects = [{**gang(version), "status": {"conditions": []}}]
+
+    assert convert(objects, version).objects == objects
+
+
+def test_levels_of_kai_become_a_field_and_an_annotation_and_come_back() -> None:
+    constraint = {"requiredTopologyLevel": "zone", "preferredTopologyLevel": "rack"}
+    start = [group(KAI, {"minMember": 3, "topologyConstraint": constraint})]
+
+    there = convert(start, NATIVE[3])
+
+    assert there.objects[0]["spec"]["schedulingConstraints"] == {"topology": [{"key": "zone"}]}
+    assert there.objects[0]["metadata"]["annotations"] == {"scheduling.muster-k8s.dev/topology": "preferred: rack"}
+    assert convert(there.objects, KAI).objects == start
+    assert lost(there.objects, VOLCANO) == [
+        "spec.schedulingConstraints",
+        "metadata.annotations[scheduling.muster-k8s.dev/topology]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("obj", "target", "want"),
+    [
+        ({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"}}, NATIVE[3], [""]),
+        ({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}}, VOLCANO, [""]),
+        ({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}}, KAI, []),
+        ({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "LocalQueue", "metadata": {"name": "q"}}, MUSTER, [""]),
+        (
+            pod("p", {"labels": {"kai.scheduler/queue": "q", "app": "x"}, "annotations": {"pod-group-name": "g"}}),
+            NATIVE[3],
+            ["labels[kai.scheduler/queue]"],
+        ),
+        (pod("p", {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}), NATIVE[3], []),
+        (
+            pod("p", {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}),
+            KAI,
+            ["annotations[kueue.x-k8s.io/podset-required-topology]"],
+        ),
+        (pod("p", {"annotations": {"volcano.sh/task-spec": "w"}}), NATIVE[2], ["annotations[volcano.sh/task-spec]"]),
+    ],
+)
+def test_what_only_another_scheduler_reads_is_named(obj: Object, target: str, want: list[str]) -> None:
+    assert lost([obj], target) == want
+
+
+def test_fields_that_no_version_has_are_named() -> None:
+    odd = group(NATIVE[1], {"schedulingPolicy": {"basic": {}}, "minMember": 2})
+
+    found = [(remark.path, remark.lost) for remark in convert([odd], NATIVE[3]).remarks]
+
+    assert found == [("spec.minMember", False)]

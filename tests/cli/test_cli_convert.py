@@ -48,3 +48,55 @@ def test_an_unknown_target_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["convert", "-f", str(EXAMPLES / "convert/volcano.yaml"), "--to", "v9"]) == 2
 
     assert capsys.readouterr().err.startswith("muster: --to v9: must be one of scheduling.k8s.io/v1alpha1, ")
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        (
+            "kind: PodGroup\napiVersion: scheduling.k8s.io/v1alpha2\nmetadata: {name: x}\nspec: []",
+            "spec: must be an object",
+        ),
+        (
+            "kind: PodGroup\napiVersion: scheduling.x-k8s.io/v1alpha1\nmetadata: {name: x}\nspec: {minMember: two}",
+            "PodGroup x: spec.minMember: must be a whole number",
+        ),
+        (
+            "kind: Workload\napiVersion: scheduling.k8s.io/v1alpha1\nmetadata: {name: x}\nspec: {podGroups: {a: b}}",
+            "spec.podGroups: must be a list of objects",
+        ),
+        (
+            "kind: Job\napiVersion: batch/v1\nmetadata: {name: x}\n"
+            "spec: {template: {spec: {containers: [], schedulingGroup: g}}}",
+            "Job x: spec.schedulingGroup: must be an object",
+        ),
+    ],
+)
+def test_objects_that_cannot_be_read_are_one_line(
+    text: str, want: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    assert main(["convert", "-f", str(tmp_path / "a.yaml"), "--to", "v1beta1"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"a.yaml:1: {want}" in said.err or (want in said.err and "a.yaml:1: " in said.err)
+    assert said.err.count("\n") == 1
+
+
+def test_lists_whose_items_do_not_say_what_they_are_and_short_names_are_understood(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    item = {"metadata": {"name": "x"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+    listed = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroupList", "items": [item]}
+    (tmp_path / "a.json").write_text(json.dumps(listed))
+    assert main(["convert", "-f", str(tmp_path / "a.json"), "--to", "kai", "-o", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["objects"]
+    assert (found["apiVersion"], found["spec"]) == ("scheduling.run.ai/v2alpha2", {"minMember": 2})
+
+
+def test_keys_in_brackets_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    labels = {"kai.scheduler/queue": "q"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": labels}}
+    (tmp_path / "a.json").write_text(json.dumps({**pod, "spec": {"containers": [{"name": "m"}]}}))
+    assert main(["convert", "-f", str(tmp_path / "a.json"), "--to", "v1beta1"]) == 0
+    assert "labels[kai.scheduler/queue]" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from muster.api import foreign
 from muster.api.codec import JSON, Object, Objects
 from muster.api.dialects import DIALECTS, Dialect, dialect_of, group_from_hub, group_to_hub, marked_group
 from muster.api.groups import POD_GROUP_KEY
@@ -23,6 +24,16 @@ MUSTER = "scheduling.muster-k8s.dev/v1beta1"
 NATIVE = tuple(f"{GROUP}/{version}" for version in ("v1alpha1", "v1alpha2", "v1alpha3", "v1beta1"))
 TARGETS = (*NATIVE, MUSTER, *DIALECTS)
 """What manifests can be converted to."""
+
+SHORT = {
+    **{version.partition("/")[2]: version for version in NATIVE},
+    "muster": MUSTER,
+    **{
+        name.lower(): api_version
+        for api_version, name in ((each, foreign.NAMES[each.partition("/")[0]]) for each in DIALECTS)
+    },
+}
+"""Short names of targets."""
 
 OUR_SCHEDULER = "muster"
 
@@ -86,9 +97,16 @@ class _Run:
     def object(self, obj: Object) -> Object | None:
         """The object in the target's words; None if the target has no such object."""
         hub = _hub(obj)
+        dialect = dialect_of(obj)
         if hub is None:
+            self._tell_foreign(obj)
             return self._with_pods(obj)
-        if (dialect := dialect_of(obj)) is not None:
+        if obj["apiVersion"] == self.target or (dialect is not None and dialect.api_version == self.target):
+            return obj
+        if dialect is None:
+            for path in foreign.unknown_fields(obj):
+                self._say(obj, path, "no such field: a server drops or refuses it", lost=False)
+        if dialect is not None:
             _, lost = group_to_hub(obj)
             self._lose(obj, lost, f"nothing here says what it says for {dialect.group}")
         return self._group(hub)
@@ -166,6 +184,28 @@ class _Run:
         spec["workloadRef"] = {"workloadName": workload, "templateName": template}
         return {"apiVersion": f"{GROUP}/v1alpha3", "kind": "PodGroup", "metadata": metadata, "spec": spec}
 
+    def _tell_foreign(self, obj: Object) -> None:
+        """Name an object that is for another scheduler only, such as a queue."""
+        owner = foreign.owner_of(obj)
+        if owner and not self._is_for(owner):
+            self._say(obj, "", f"passed on as it is: only {owner} does something with it")
+
+    def _is_for(self, owner: str) -> bool:
+        return self.target in DIALECTS and foreign.NAMES.get(DIALECTS[self.target].group) == owner
+
+    def _tell_marks(self, metadata: Object, obj: Object) -> None:
+        """Name the labels and annotations of pods that are for another scheduler only."""
+        for place in ("labels", "annotations"):
+            for key in sorted(metadata.get(place) or {}):
+                owner = foreign.owner_of_mark(key)
+                if owner and not self._is_for(owner) and not (key in foreign.UNDERSTOOD and self._is_ours):
+                    self._say(obj, f"{place}[{key}]", f"left as it is: only {owner} reads it")
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether the pods are for our scheduler."""
+        return self.target not in DIALECTS
+
     def _with_pods(self, obj: Object) -> Object:
         namespace = str((obj.get("metadata") or {}).get("namespace") or "")
         changed = _each_pod(obj, lambda pod: self._pod(pod, obj, namespace))
@@ -174,7 +214,10 @@ class _Run:
     def _pod(self, pod: Object, owner: Object, namespace: str) -> Object:
         """A pod or pod template that names its group as the target's pods do."""
         metadata, spec = dict(pod.get("metadata") or {}), dict(pod["spec"])
+        if self._is_named_so(metadata):
+            return pod
         name, dialect = self._named(metadata, spec, namespace)
+        self._tell_marks(metadata, owner)
         if not name:
             return pod
         spec.pop("schedulingGroup", None)
@@ -188,6 +231,11 @@ class _Run:
         if not metadata:
             del changed["metadata"]
         return changed
+
+    def _is_named_so(self, metadata: Object) -> bool:
+        """Whether a pod names its group in the words of the target already."""
+        found = marked_group(metadata)
+        return found is not None and found[1].api_version == self.target
 
     def _named(self, metadata: Object, spec: Object, namespace: str) -> tuple[str, Dialect | None]:
         """The PodGroup that a pod names in whatever way, and takes other schedulers' marks off `metadata`."""

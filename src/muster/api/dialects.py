@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from muster.api.codec import Object
+from muster.api.topology import TOPOLOGY_KEY, TopologyError, TopologyTerms, parse_topology
 
 COSCHEDULING = "scheduling.x-k8s.io/v1alpha1"
 VOLCANO = "scheduling.volcano.sh/v1beta1"
@@ -105,6 +106,7 @@ def group_to_hub(obj: Object) -> tuple[Object, list[str]]:
         raise ValueError(f"{obj.get('apiVersion')} {obj.get('kind')} is no PodGroup of another scheduler")
     spec = obj.get("spec") or {}
     least = spec.get("minMember")
+    metadata = dict(obj.get("metadata") or {})
     hub_spec: Object = {
         "schedulingPolicy": {"gang": {"minCount": least if isinstance(least, int) and least > 0 else 1}}
     }
@@ -112,8 +114,9 @@ def group_to_hub(obj: Object) -> tuple[Object, list[str]]:
     if "priorityClassName" in dialect.said and spec.get("priorityClassName"):
         hub_spec["priorityClassName"] = spec["priorityClassName"]
     if "topologyConstraint" in dialect.said:
-        lost += _take_topology(spec.get("topologyConstraint") or {}, hub_spec)
-    return {**_plain(obj), "apiVersion": HUB_VERSION, "kind": "PodGroup", "spec": hub_spec}, lost
+        lost += _take_topology(spec.get("topologyConstraint") or {}, hub_spec, metadata)
+    hub = {**_plain(obj), "apiVersion": HUB_VERSION, "kind": "PodGroup", "metadata": metadata, "spec": hub_spec}
+    return hub, lost
 
 
 def group_from_hub(hub: Object, api_version: str) -> tuple[Object, list[str]]:
@@ -127,18 +130,40 @@ def group_from_hub(hub: Object, api_version: str) -> tuple[Object, list[str]]:
         out["priorityClassName"] = spec["priorityClassName"]
         kept.add("priorityClassName")
     keys = (spec.get("schedulingConstraints") or {}).get("topology") or []
-    if "topologyConstraint" in dialect.said and keys:
-        out["topologyConstraint"] = {"requiredTopologyLevel": keys[0].get("key")}
+    metadata, preferred = _without_preferred(hub.get("metadata") or {})
+    if "topologyConstraint" in dialect.said and (keys or preferred):
+        levels = {"requiredTopologyLevel": keys[0].get("key") if keys else None, "preferredTopologyLevel": preferred}
+        out["topologyConstraint"] = {field: level for field, level in levels.items() if level}
         kept.add("schedulingConstraints")
+    else:
+        metadata = hub.get("metadata") or {}
     lost = [f"spec.{field}" for field in sorted(spec) if field not in kept]
-    return {**_plain(hub), "apiVersion": api_version, "kind": "PodGroup", "spec": out}, lost
+    lost += [f"metadata.annotations[{TOPOLOGY_KEY}]"] * (TOPOLOGY_KEY in (metadata.get("annotations") or {}))
+    return {**_plain(hub), "apiVersion": api_version, "kind": "PodGroup", "metadata": metadata, "spec": out}, lost
 
 
-def _take_topology(constraint: Object, hub_spec: Object) -> list[str]:
-    required = constraint.get("requiredTopologyLevel")
+def _take_topology(constraint: Object, hub_spec: Object, metadata: Object) -> list[str]:
+    """The levels: the required one is a field, the preferred one stands in the annotation (docs/howto/topology.md)."""
+    required, preferred = constraint.get("requiredTopologyLevel"), constraint.get("preferredTopologyLevel")
     if required:
         hub_spec["schedulingConstraints"] = {"topology": [{"key": required}]}
-    return [f"spec.topologyConstraint.{field}" for field in sorted(constraint) if field != "requiredTopologyLevel"]
+    if preferred:
+        metadata["annotations"] = {TOPOLOGY_KEY: f"preferred: {preferred}", **(metadata.get("annotations") or {})}
+    said = ("requiredTopologyLevel", "preferredTopologyLevel")
+    return [f"spec.topologyConstraint.{field}" for field in sorted(constraint) if field not in said]
+
+
+def _without_preferred(metadata: Object) -> tuple[Object, str]:
+    """The preferred level in the annotation if that says nothing else, and the metadata without it then."""
+    annotations = dict(metadata.get("annotations") or {})
+    try:
+        terms = parse_topology(annotations.pop(TOPOLOGY_KEY, "{}"))
+    except TopologyError:
+        return metadata, ""
+    if terms is None or len(terms.preferred) != 1 or terms != TopologyTerms(preferred=terms.preferred):
+        return metadata, ""
+    left = {key: value for key, value in metadata.items() if key != "annotations"}
+    return ({**left, "annotations": annotations} if annotations else left), terms.preferred[0]
 
 
 def _plain(obj: Object) -> Object:

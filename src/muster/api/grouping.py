@@ -241,7 +241,7 @@ class Grouping(Struct, frozen=True):
             if rule.resource == resource:
                 return rule.workload(obj)
         hub, _ = group_to_hub({**obj, "apiVersion": resource.api_version, "kind": resource.kind})
-        return _workload(_prefix(resource), obj, hub["spec"])
+        return _workload(_prefix(resource), hub, hub["spec"])
 
     def group_for(self, workload: Object) -> str:
         """The key of the PodGroup for which a Workload of `workload` stands in while there is none; "" for none."""

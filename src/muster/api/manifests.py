@@ -183,7 +183,10 @@ def _items(value: JSON, file: str, line: int) -> Iterator[tuple[int, JSON, str]]
     items = value.get("items")
     if not isinstance(items, list):
         raise ManifestError(file, line, f"{value['kind']} has no list of items")
+    kind = value["kind"].removesuffix("List")
     for index, item in enumerate(items):
+        if kind and isinstance(item, dict):  # items of a PodList need not say what they are
+            item = {"apiVersion": value.get("apiVersion"), "kind": kind, **item}
         yield lines[index] if index < len(lines) else line, item, f"items[{index}]: "
 
 

@@ -8,10 +8,13 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from muster.api.codec import Objects
-from muster.api.conversion import TARGETS, Converted, Remark, convert
+from muster.api.conversion import SHORT, TARGETS, Converted, Remark, convert
+from muster.api.foreign import fault_of
+from muster.api.meta import name_of
 from muster.cli.errors import BadInput, CheckFailed
 from muster.cli.inputs import read_manifests
 from muster.cli.output import error_console, render, write_text
@@ -36,7 +39,8 @@ def convert_manifests(
     file
         Manifests or directories of them. Repeatable.
     to
-        The version to convert to, such as scheduling.k8s.io/v1beta1.
+        What to convert to: v1alpha1, v1alpha2, v1alpha3 or v1beta1 of scheduling.k8s.io, muster, coscheduling, volcano
+        or kai; or an apiVersion, such as scheduling.k8s.io/v1beta1.
     output
         yaml: manifests, and the report beside it. json: one object with `objects` and `remarks`.
     write
@@ -44,9 +48,14 @@ def convert_manifests(
     strict
         Exit with 1 and write nothing if something would be lost.
     """
-    if to not in TARGETS:
-        raise BadInput(f"--to {to}: must be one of {', '.join(TARGETS)}")
-    converted = convert([manifest.object for manifest in read_manifests(file, any_kind=True)], to)
+    target = SHORT.get(to, to)
+    if target not in TARGETS:
+        raise BadInput(f"--to {to}: must be one of {', '.join(TARGETS)}, or {', '.join(SHORT)} for short")
+    manifests = read_manifests(file, any_kind=True)
+    for manifest in manifests:
+        if fault := fault_of(manifest.object):
+            raise BadInput(str(manifest.error(f"{manifest.object['kind']} {name_of(manifest.object)}: {fault}")))
+    converted = convert([manifest.object for manifest in manifests], target)
     lost = sum(remark.lost for remark in converted.remarks)
     if output != "json":
         _report(converted.remarks)
@@ -77,7 +86,8 @@ def _report(remarks: list[Remark]) -> None:
     for title in ("", "OBJECT", "FIELD", ""):
         table.add_column(title, overflow="fold")
     for remark in remarks:
-        table.add_row("[red]lost[/]" if remark.lost else "note", remark.object, remark.path, remark.text)
+        said = (escape(each) for each in (remark.object, remark.path, remark.text))
+        table.add_row("[red]lost[/]" if remark.lost else "note", *said)
     error_console().print(table)
 
 
