@@ -163,14 +163,19 @@ class GroupBook:
         if not members.succeeded:
             return []
         pending = {(controller_of(record.pod) or {}).get("uid", "") for record in members.pending.values()}
-        is_implied = _is_implied(members.ref)
+        is_implied, had_its_turn = _is_implied(members.ref), self._had_its_turn(members)
 
         def keeps_seat(key: str, uid: str) -> bool:
-            if uid in pending:
+            if uid in pending or had_its_turn:
                 return uid in self._whole_jobs
             return is_implied and not members.ended[key].get("deletionTimestamp")
 
         return [key for key, uid in members.succeeded.items() if keeps_seat(key, uid)]
+
+    def _had_its_turn(self, members: Members) -> bool:
+        """Whether nobody waits in a group of a tree: it goes on counting for the tree, so that others have theirs."""
+        terms = None if members.pending else self.terms(members.ref)
+        return terms is not None and bool(terms.parent)
 
     def apply_pod_groups(self, changes: Iterable[Change]) -> None:
         """Take over changes of PodGroups: a new one, or a lower minCount, may release held members."""

@@ -151,8 +151,8 @@ class _Builder:
                 kinds.append(Kind(tuple(members), slots))
         possible = sum(len(kind.members) for kind in kinds)
         if possible < branch.least:
-            needed = f"{branch.least} of its {len(branch.children)} groups"
-            self.short = self.short or f"{branch.name} needs {needed}, and {possible} have room, each by itself"
+            number = str(possible) if possible else "none"
+            self.short = self.short or f"of the groups of {branch.name} {number} would have room alone"
             return None
         return Choose(tuple(kinds), branch.least)
 
