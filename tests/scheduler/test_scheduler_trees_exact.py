@@ -13,13 +13,14 @@ import pytest
 
 from muster.api.groups import GroupRef
 from muster.engine.model import Member
+from muster.engine.shape import Shape
 from muster.engine.state import ClusterState
 from muster.scheduler.domains import OneDomain
 from muster.scheduler.tree import Branch, Leaf, Tree, TreeDecision, leaves_of
 from muster.scheduler.tree_deciding import decide_tree
 from muster.testing import make_node, make_pod
 
-RACK, ZONE = "rack", "zone"
+RACK, ZONE, HOST = "rack", "zone", "kubernetes.io/hostname"
 
 
 class Node(NamedTuple):
@@ -34,9 +35,13 @@ Amounts = dict[str, tuple[int, ...]]
 
 
 class Instance:
-    """A cluster and a tree, drawn from a seed. `keys`: topology labels that groups and composite groups may have."""
+    """A cluster and a tree, drawn from a seed. `keys`: topology labels that groups and composite groups may have.
 
-    def __init__(self, seed: int, keys: tuple[str, ...]) -> None:
+    `apart`: the members of some groups keep apart from each other, one a node.
+    """
+
+    def __init__(self, seed: int, keys: tuple[str, ...], *, apart: bool = False) -> None:
+        self.may_be_apart, self.apart = apart, set[str]()
         self.random = Random(seed)
         self.keys = keys
         draw = self.random.randint
@@ -46,12 +51,11 @@ class Instance:
             self.nodes.append(Node(f"z{place}", f"z{place}r{draw(0, 1)}", draw(1, 4), draw(1, 4)))
         self.state = ClusterState()
         for at, (zone, rack, cpu, memory) in enumerate(self.nodes):
-            self.state.set_node(
-                make_node(f"n{at}", cpu=str(cpu), memory=f"{memory}Gi", labels={ZONE: zone, RACK: rack})
-            )
+            labels = {ZONE: zone, RACK: rack, HOST: f"n{at}"}
+            self.state.set_node(make_node(f"n{at}", cpu=str(cpu), memory=f"{memory}Gi", labels=labels))
         self.sizes = self.random.sample([(cpu, memory) for cpu in (1, 2, 3) for memory in (0, 1, 2, 3)], 2)
         self.shapes = [self.state.shape_of(make_pod(cpu=str(cpu), memory=f"{gi}Gi")) for cpu, gi in self.sizes]
-        self.pods_left, self.groups = draw(3, 8), 0
+        self.pods_left, self.groups, self.kinds = draw(3, 8), 0, dict[Shape, int]()
         self.root = self._branch(draw(1, 3))
 
     def _branch(self, depth: int) -> Branch:
@@ -72,19 +76,31 @@ class Instance:
         self.groups += 1
         name, several = f"g{self.groups}", draw(0, 2) == 0
         shape = draw(0, 1)
-        shapes = [self.shapes[draw(0, 1) if several else shape] for _ in range(size)]
+        kinds = [draw(0, 1) if several else shape for _ in range(size)]
+        shapes = [self.shapes[kind] for kind in kinds]
+        if self.may_be_apart and draw(0, 1):
+            self.apart.add(name)
+            shapes = [self._apart(name, self.sizes[kind]) for kind in kinds]
+        self.kinds.update(zip(shapes, kinds, strict=True))
         members = tuple(Member(f"default/{name}-{at}", each) for at, each in enumerate(shapes))
         key = self._key()
         need = draw(1, size) if draw(0, 1) else size
         return Leaf(GroupRef("default", name), members, need, topology=None if key is None else OneDomain(key))
+
+    def _apart(self, name: str, size: tuple[int, int]) -> Shape:
+        term = {"labelSelector": {"matchLabels": {"of": name}}, "topologyKey": HOST}
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        cpu, gi = size
+        pod = make_pod(cpu=str(cpu), memory=f"{gi}Gi", labels={"of": name}, spec={"affinity": affinity})
+        return self.state.shape_of(pod)
 
     def _key(self) -> str | None:
         return self.random.choice(self.keys) if self.keys and self.random.randint(0, 1) else None
 
     def numbers(self, leaf: Leaf) -> tuple[int, ...]:
         """How many members of each shape a group has."""
-        found = Counter(member.shape for member in leaf.members)
-        return tuple(found[shape] for shape in self.shapes)
+        found = Counter(self.kinds[member.shape] for member in leaf.members)
+        return found[0], found[1]
 
     def label(self, node: int, key: str) -> str:
         return self.nodes[node].zone if key == ZONE else self.nodes[node].rack
@@ -110,7 +126,10 @@ class Instance:
         seen: set[object] = set()
         for regions in self._regions(self.root, amounts, everywhere):
             wanted = sorted(
-                (shape, nodes) for name, nodes in regions for shape, n in enumerate(amounts[name]) for _ in range(n)
+                (shape, nodes, name if name in self.apart else "")
+                for name, nodes in regions
+                for shape, n in enumerate(amounts[name])
+                for _ in range(n)
             )
             if tuple(wanted) not in seen and self._packs(tuple(wanted)):
                 return True
@@ -136,20 +155,23 @@ class Instance:
                 for each in product(*(list(self._regions(child, amounts, part)) for child in tree.children)):
                     yield [region for found in each for region in found]
 
-    def _packs(self, wanted: tuple[tuple[int, tuple[int, ...]], ...]) -> bool:
+    def _packs(self, wanted: tuple[tuple[int, tuple[int, ...], str], ...]) -> bool:
         @cache
-        def place(at: int, free: tuple[tuple[int, int], ...]) -> bool:
+        def place(at: int, free: tuple[tuple[int, int], ...], taken: frozenset[tuple[str, int]]) -> bool:
             if at == len(wanted):
                 return True
-            shape, nodes = wanted[at]
+            shape, nodes, alone = wanted[at]
             cpu, memory = self.sizes[shape]
             for node in nodes:
                 left = free[node][0] - cpu, free[node][1] - memory
-                if min(left) >= 0 and place(at + 1, (*free[:node], left, *free[node + 1 :])):
+                if min(left) < 0 or (alone, node) in taken:
+                    continue
+                more = taken | {(alone, node)} if alone else taken
+                if place(at + 1, (*free[:node], left, *free[node + 1 :]), more):
                     return True
             return False
 
-        return place(0, tuple((cpu, memory) for _, _, cpu, memory in self.nodes))
+        return place(0, tuple((cpu, memory) for _, _, cpu, memory in self.nodes), frozenset())
 
     def faults(self, decision: TreeDecision) -> list[str]:
         """What is wrong with a placement."""
@@ -157,11 +179,13 @@ class Instance:
         amounts: Amounts = {}
         where: dict[str, list[int]] = {}
         for leaf in leaves_of(self.root):
-            shapes = {member.key: self.shapes.index(member.shape) for member in leaf.members}
+            shapes = {member.key: self.kinds[member.shape] for member in leaf.members}
             placed = decision.placements(leaf)
             where[leaf.ref.name] = [int(each.node[1:]) for each in placed]
             counts = Counter(shapes[each.pod] for each in placed)
             amounts[leaf.ref.name] = tuple(counts[shape] for shape in range(2))
+            if leaf.ref.name in self.apart and len(set(where[leaf.ref.name])) < len(placed):
+                found.append(f"{leaf.ref.name} is not apart")
             if placed and len(placed) < leaf.min_count:
                 found.append(f"{leaf.ref.name} has too few")
             for pod, node in placed:
@@ -195,8 +219,20 @@ def _running(tree: Tree, amounts: Amounts) -> frozenset[str] | None:
 @pytest.mark.parametrize("keys", [(), (RACK,), (ZONE, RACK)], ids=["anywhere", "one key", "two keys"])
 @pytest.mark.parametrize("batch", range(10))
 def test_a_tree_is_placed_or_proved_not_to_fit_as_trying_everything_says(batch: int, keys: tuple[str, ...]) -> None:
-    for seed in range(8 * batch, 8 * batch + 8):
-        instance = Instance(seed, keys)
+    check(8 * batch, 8, keys)
+
+
+@pytest.mark.parametrize("keys", [(), (RACK,)], ids=["anywhere", "one key"])
+@pytest.mark.parametrize("batch", range(5))
+def test_a_tree_whose_members_keep_apart_is_decided_as_trying_everything_says(
+    batch: int, keys: tuple[str, ...]
+) -> None:
+    check(5 * batch, 5, keys, apart=True)
+
+
+def check(first: int, number: int, keys: tuple[str, ...], *, apart: bool = False) -> None:
+    for seed in range(first, first + number):
+        instance = Instance(seed, keys, apart=apart)
         decision = decide_tree(instance.state.snapshot(), instance.root)
 
         most = instance.most
