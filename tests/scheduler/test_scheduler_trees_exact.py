@@ -121,6 +121,14 @@ class Instance:
         by_size = sorted(self.choices(), key=lambda amounts: -sum(map(sum, amounts.values())))
         return next((sum(map(sum, amounts.values())) for amounts in by_size if self._fits(amounts)), None)
 
+    @property
+    def earliest(self) -> tuple[bool, ...]:
+        """Which groups run in the choice with the most members that takes the first groups; one must fit."""
+        fitting = [amounts for amounts in self.choices() if self._fits(amounts)]
+        most = max(sum(map(sum, amounts.values())) for amounts in fitting)
+        best = [amounts for amounts in fitting if sum(map(sum, amounts.values())) == most]
+        return max(tuple(sum(amounts[leaf.ref.name]) > 0 for leaf in leaves_of(self.root)) for amounts in best)
+
     def _fits(self, amounts: Amounts) -> bool:
         everywhere = tuple(range(len(self.nodes)))
         seen: set[object] = set()
@@ -242,3 +250,16 @@ def check(first: int, number: int, keys: tuple[str, ...], *, apart: bool = False
             continue
         assert instance.faults(decision) == [], seed
         assert sum(len(decision.placements(leaf)) for leaf in leaves_of(instance.root)) == most, seed
+
+
+def test_of_choices_with_as_many_members_the_first_groups_are_taken() -> None:
+    state = ClusterState()
+    state.set_node(make_node("n0", cpu="4"))
+    leaves = []
+    for at, (cpu, memory) in enumerate([("3", "1Gi"), ("2", "3Gi"), ("2", "2Gi"), ("2", "1Gi")]):
+        shape = state.shape_of(make_pod(cpu=cpu, memory=memory))
+        leaves.append(Leaf(GroupRef("default", f"g{at}"), (Member(f"default/g{at}-0", shape),), 1))
+
+    decision = decide_tree(state.snapshot(), Branch("root", tuple(leaves), 2))
+
+    assert [leaf.ref.name for leaf in leaves if decision.placements(leaf)] == ["g1", "g2"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from muster.engine.exact.pricing import binding
 from muster.engine.exact.problem import Counts, Problem
 from muster.engine.exact.trees.building import Class
 from muster.engine.exact.trees.proof import Divided, Nothing, TooMany, TreeProof, Unfolded, Weighed
+from muster.engine.snapshot import Snapshot
 from muster.engine.words import shape_text
 
 _SHARE = 0.05
@@ -19,7 +19,7 @@ _MOST_KINDS = 4
 
 
 def account(
-    problem: Problem, classes: Sequence[Class], proof: TreeProof, words: Mapping[Counts, str] = MappingProxyType({})
+    problem: Problem, classes: Sequence[Class], proof: TreeProof, words: Mapping[Counts, str], snapshot: Snapshot
 ) -> str:
     """`pods of 2 cpu and pods of 3 cpu compete for cpu (5 cases were told apart)`; "" if there is nothing to say.
 
@@ -35,7 +35,7 @@ def account(
         return f"of the pods of one choice, {words.get(single.pods, '')}{told_apart}" if single is not None else ""
     weights = np.array(heaviest.weights, dtype=np.int64)
     heavy = np.flatnonzero(weights > _SHARE * weights.max(initial=0)).tolist()
-    names = _binding(problem, weights) or _scarcest(problem, heavy)
+    names = _binding(problem, weights) or _scarcest(problem, classes, heavy, snapshot)
     texts = (shape_text(classes[each].shape, names) for each in heavy if _asks(problem, each, names))
     kinds = [f"pods of {text}" for text in dict.fromkeys(texts)]
     more = [f"{len(kinds) - _MOST_KINDS} more kinds"] if len(kinds) > _MOST_KINDS else []
@@ -50,13 +50,13 @@ def _binding(problem: Problem, weights: Ints) -> tuple[str, ...]:
     return tuple(problem.names[each] for each in order if shares[each] > _SHARE)
 
 
-def _scarcest(problem: Problem, heavy: Sequence[int]) -> tuple[str, ...]:
+def _scarcest(problem: Problem, classes: Sequence[Class], heavy: Sequence[int], snapshot: Snapshot) -> tuple[str, ...]:
     """For pods of which each node takes so many, whatever else there is: the resources that allow the fewest."""
-    found = []
+    found, free = [], np.maximum(snapshot.free(), 0)
     for each in heavy:
-        asked = np.flatnonzero(problem.requests[each])[::-1]  # at a tie not the slots of pods, which are first
-        room = (problem.nodes[:, None] * (problem.free[:, asked] // problem.requests[each, asked])).sum(axis=0)
-        found.append(problem.names[int(asked[room.argmin()])])
+        asked = {name: units for name, units in classes[each].shape.usage.requests if units and name in problem.names}
+        room = {name: int((free[:, snapshot.axis.columns[name]] // units).sum()) for name, units in asked.items()}
+        found.append(min(room, key=lambda name: (room[name], name), default="pods"))
     return tuple(dict.fromkeys(found))
 
 

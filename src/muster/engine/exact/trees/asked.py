@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.engine.model import Member, Placement
 
@@ -67,3 +68,11 @@ class FoundPlaces(Struct, frozen=True):
     def size(self) -> int:
         """How many members are placed."""
         return sum(map(len, self.places.values()))
+
+
+def requiring(tree: AskedTree, chosen: Sequence[int]) -> AskedTree:
+    """The tree with these children (by position) among those that run."""
+    musts = tuple(tree.children[at] for at in chosen)
+    others = tuple(child for at, child in enumerate(tree.children) if at not in chosen)
+    rest = AskedTree(tree.name, others, max(0, tree.least - len(chosen)))
+    return replace(tree, children=(*musts, rest), least=len(musts) + 1)

@@ -12,7 +12,7 @@ from muster.engine.decide import DEFAULT_BUDGET
 from muster.engine.exact.placing import WORK_PER_PASS
 from muster.engine.exact.problem import Counts
 from muster.engine.exact.reduce import reduce
-from muster.engine.exact.trees.asked import Asked, FoundPlaces, groups_of
+from muster.engine.exact.trees.asked import Asked, AskedTree, FoundPlaces, groups_of, requiring
 from muster.engine.exact.trees.building import Built, Region, build, chosen_members
 from muster.engine.exact.trees.choices import Node, Pick, cheapest, pods_of
 from muster.engine.exact.trees.rooms import Rooms, decide_flat
@@ -73,7 +73,32 @@ def place_tree(
         size = known if best is None else best.size
         assert size is not None, "one of both is known"
         best = scope.find_more(size, more) or best
+    if best is not None and isinstance(asked, AskedTree):
+        best = _earliest(profile, snapshot, asked, best, more)
     return TreeAnswer(best, False)
+
+
+def _earliest(profile: Profile, snapshot: Snapshot, asked: AskedTree, best: FoundPlaces, budget: Budget) -> FoundPlaces:
+    """Of the choices with as many members one that takes the first of the groups, then the next, as far as can be."""
+    chosen = list[int]()
+    for at, child in enumerate(asked.children):
+        if _runs(child, best):
+            chosen.append(at)
+            continue
+        if not any(_runs(later, best) for later in asked.children[at + 1 :]):
+            break
+        with_it = requiring(asked, [*chosen, at])
+        for within, region in list(_scopes(profile, snapshot, asked))[:_MOST_SCOPES_FOR_MORE]:
+            found = _Scope(within, snapshot, with_it, region, budget).find_more(best.size - 1, budget)
+            if found is not None:
+                best = found
+                chosen.append(at)
+                break
+    return best
+
+
+def _runs(child: Asked, found: FoundPlaces) -> bool:
+    return any(group.name in found.places for group in groups_of(child))
 
 
 def _account(asked: Asked, scopes: Sequence[_Scope]) -> str:
@@ -163,7 +188,7 @@ class _Scope:
         proof = search.any_choice(built.tree)
         if proof is None or search.found is not None:
             return False
-        self.account = account(reduced.problem, built.classes, proof, self._words)
+        self.account = account(reduced.problem, built.classes, proof, self._words, self.snapshot)
         return verified(reduced.problem, built.tree, proof, frozenset(self._too_many), search.is_least)
 
     def _fits(self, built: Built, tree: Node, pick: Pick, budget: Budget) -> bool | None:
