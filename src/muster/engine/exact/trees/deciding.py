@@ -13,6 +13,7 @@ from muster.engine.exact.placing import WORK_PER_PASS
 from muster.engine.exact.problem import Counts
 from muster.engine.exact.reduce import reduce
 from muster.engine.exact.trees.asked import Asked, AskedTree, FoundPlaces, groups_of, requiring
+from muster.engine.exact.trees.bounds import tightened
 from muster.engine.exact.trees.building import Built, Region, build, chosen_members
 from muster.engine.exact.trees.choices import Node, Pick, cheapest, pods_of
 from muster.engine.exact.trees.rooms import Rooms, decide_flat
@@ -168,7 +169,7 @@ class _Scope:
 
     def _search(self, built: Built, more_than: int | None, budget: Budget) -> bool:
         from muster.engine.exact.trees.account import account  # these load HiGHS, which takes a while
-        from muster.engine.exact.trees.proof import verified
+        from muster.engine.exact.trees.proof import Weighed, lean, verified
         from muster.engine.exact.trees.search import Selection, TreeSearch
 
         nothing = cheapest(built.tree, [1] * len(built.classes))
@@ -188,6 +189,8 @@ class _Scope:
         proof = search.any_choice(built.tree)
         if proof is None or search.found is not None:
             return False
+        if isinstance(proof, Weighed):
+            proof = lean(reduced.problem, tightened(built.tree, search.is_least) or built.tree, proof)
         self.account = account(reduced.problem, built.classes, proof, self._words, self.snapshot)
         return verified(reduced.problem, built.tree, proof, frozenset(self._too_many), search.is_least)
 
