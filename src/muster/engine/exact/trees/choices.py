@@ -97,6 +97,8 @@ def _choose(choose: Choose, costs: Sequence[int]) -> tuple[int, Pick] | None:
     inside = [[cheapest(slot.of, costs) if slot.high else None for slot in kind.slots] for kind in choose.kinds]
     numbers = [[slot.low for slot in kind.slots] for kind in choose.kinds]
     free = [len(kind.members) - sum(found) for kind, found in zip(choose.kinds, numbers, strict=True)]
+    if min(free, default=0) < 0:
+        return None
     total, order = sum(map(sum, numbers)), list[tuple[int, int, int]]()
     for at, kind in enumerate(choose.kinds):
         for place, slot in enumerate(kind.slots):
@@ -112,7 +114,7 @@ def _choose(choose: Choose, costs: Sequence[int]) -> tuple[int, Pick] | None:
         numbers[at][place] += taken
         free[at] -= taken
         total += taken
-    if total < choose.least or min(free, default=0) < 0:
+    if total < choose.least:
         return None
     whole, copies = 0, []
     for ways, found in zip(inside, numbers, strict=True):
