@@ -342,7 +342,7 @@ class _Objects:
             answer = self._post(resource, namespace, _prepared(obj))
         except ApiError as error:
             if not error.is_already_exists:
-                raise manifest.error(str(error)) from error
+                raise manifest.refused(str(error)) from error
             return self._stored(resource, namespace, name_of(obj))
         stored = self._stored(resource, namespace, name_of(answer))
         created.append((resource, _store_key(resource, namespace, name_of(answer))))

@@ -4,6 +4,9 @@ import pytest
 
 from muster.api.manifests import ManifestError, creation_order, load, parse, resource_of
 
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10))
+"""Nine lines that stand for a thousand million values."""
+
 POD = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n"
 
 
@@ -21,6 +24,22 @@ def test_list_stands_for_its_items_with_their_lines() -> None:
     )
 
     assert [(item.line, item.object["metadata"]["name"]) for item in parse(text)] == [(4, "a"), (8, "b")]
+
+
+def test_json_documents_may_follow_each_other() -> None:
+    pod = '{"apiVersion": "v1",\n "kind": "Pod", "metadata": {"name": "%s"}}'
+
+    found = parse(f"{pod % 'a'}\n{pod % 'b'}{pod % 'c'}\n")
+
+    assert [(item.line, item.object["metadata"]["name"]) for item in found] == [(1, "a"), (3, "b"), (4, "c")]
+
+
+def test_amount_that_is_no_quantity_is_named() -> None:
+    (found,) = parse(POD + "spec:\n  containers:\n  - resources: {requests: {cpu: 1, memory: lots}}\n")
+
+    text = str(found.refused("quantities must match the regular expression '…'"))
+    assert "spec.containers[0].resources.requests[memory]: 'lots' is no quantity" in text
+    assert str(found.refused("something else")).endswith(": something else")
 
 
 def test_json_with_tabs_is_read() -> None:
@@ -51,6 +70,17 @@ def test_timestamps_stay_text_and_keys_become_text() -> None:
         pytest.param("apiVersion: v1\nkind: Pod\nspec: {}\n", 1, "metadata.name", id="no-name"),
         pytest.param("apiVersion: v1\nkind: Pod\nmetadata: {name: 5}\n", 1, "quotes", id="number-name"),
         pytest.param("apiVersion: v1\nkind: List\nitems:\n- 1\n", 4, "items[0]", id="item"),
+        pytest.param("apiVersion: 1\nkind: Pod\n", 1, "apiVersion must be text, not 1", id="number-version"),
+        pytest.param("kind: Pod\nmetadata:\n\tname: a\n", 3, "indent with spaces", id="tab"),
+        pytest.param("kind: Pod\na: &a\n  b: *a\n", 1, "alias", id="alias-of-itself"),
+        pytest.param('{"kind": "Pod",}\n', 1, "apiVersion is missing", id="flow-style"),
+        pytest.param(BOMB, 1, "stand for too much", id="aliases-of-aliases"),
+        pytest.param(
+            "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: a}\n",
+            1,
+            "muster convert",
+            id="group-of-another-scheduler",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(text: str, want_line: int, want: str) -> None:

@@ -6,6 +6,7 @@ items, timestamps stay text. Errors name the file and the line.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from msgspec import Struct
 
 from muster.api import codec
 from muster.api.codec import JSON, Object
+from muster.api.dialects import DIALECTS
+from muster.api.quantity import QuantityError, parse_quantity
 from muster.api.resource import Resource
 
 
@@ -40,6 +43,11 @@ class Manifest(Struct, frozen=True):
     def error(self, message: str) -> ManifestError:
         """An error about this object."""
         return ManifestError(self.file, self.line, message)
+
+    def refused(self, message: str) -> ManifestError:
+        """An error with what the API server says; the field is added where the server leaves it out."""
+        found = next(_bad_quantities(self.object, ""), "") if "quantities must match" in message else ""
+        return self.error(f"{found} is no quantity such as 32, 500m or 256Gi: {message}" if found else message)
 
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -113,6 +121,33 @@ def resource_of(obj: Object) -> Resource | None:
         return None
     plural, namespaced, _ = known
     return Resource(group, version, plural, str(obj["kind"]), namespaced)
+
+
+_AMOUNTS = ("requests", "limits", "allocatable", "capacity", "hard", "podFixed", "min", "max", "default")
+"""Maps of resources to quantities."""
+
+
+def _bad_quantities(value: JSON, path: str) -> Iterator[str]:
+    """Each amount of a resource that is no quantity, with its path."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _bad_quantities(item, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            at = f"{path}.{key}" if path else str(key)
+            if path.rpartition(".")[2] in _AMOUNTS and not isinstance(item, (dict, list)):
+                if not _is_quantity(item):
+                    yield f"{path}[{key}]: {item!r}"
+            else:
+                yield from _bad_quantities(item, at)
+
+
+def _is_quantity(value: JSON) -> bool:
+    try:
+        parse_quantity(value)
+    except QuantityError:
+        return False
+    return True
 
 
 def creation_order(manifests: Iterable[Manifest]) -> list[Manifest]:
@@ -195,8 +230,10 @@ def _checked(manifest: Manifest, at: str, any_kind: bool) -> Manifest:
     if not isinstance(obj, dict):
         raise manifest.error(f"{at}this is not an object with apiVersion, kind and metadata")
     for name in ("apiVersion", "kind"):
-        if not isinstance(obj.get(name), str) or not obj[name]:
+        if not obj.get(name):
             raise manifest.error(f"{at}{name} is missing")
+        if not isinstance(obj[name], str):
+            raise manifest.error(f"{at}{name} must be text, not {obj[name]!r}")
     if not any_kind and resource_of(obj) is None:
         raise manifest.error(f"{at}no kind {obj['kind']!r} is known in {obj['apiVersion']}{_hint(obj)}")
     metadata = obj.get("metadata")
@@ -208,6 +245,8 @@ def _checked(manifest: Manifest, at: str, any_kind: bool) -> Manifest:
 
 
 def _hint(obj: Object) -> str:
+    if obj["kind"] == "PodGroup" and obj["apiVersion"] in DIALECTS:
+        return ": muster convert --to scheduling.k8s.io/v1beta1 turns it into a PodGroup that is"
     groups = sorted({group or "v1" for group, kind in _KINDS if kind == obj["kind"]})
     return f" (it is a kind of {', '.join(groups)})" if groups else ""
 
@@ -225,7 +264,11 @@ def _documents(text: str, file: str) -> Iterator[tuple[int, JSON]]:
         try:
             value = codec.loads(text)
         except ValueError:
-            pass  # several JSON documents, or YAML in flow style: the YAML parser says what is wrong
+            found = list(_json_stream(text))
+            if found:
+                yield from found
+                return
+            # YAML in flow style, or neither: the YAML parser says what is wrong
         else:
             values = value if isinstance(value, list) else [value]
             yield from ((1, item) for item in values)
@@ -241,6 +284,25 @@ def _documents(text: str, file: str) -> Iterator[tuple[int, JSON]]:
     yield from _yaml_documents(text, file)
 
 
+def _json_stream(text: str) -> Iterator[tuple[int, JSON]]:
+    """JSON documents one after the other, each with its line, as kubectl takes them; none if the text is not that."""
+    decoder = json.JSONDecoder()
+    found: list[tuple[int, JSON]] = []
+    at, line = 0, 1
+    while True:
+        start = at + len(text[at:]) - len(text[at:].lstrip())
+        line += text.count("\n", at, start)
+        if start >= len(text):
+            break
+        try:
+            value, at = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            return
+        found.append((line, value))
+        line += text.count("\n", start, at)
+    yield from found
+
+
 SNAPSHOT_HEAD = "apiVersion: v1\nkind: List\nitems:\n- {"
 """How the YAML of a snapshot begins: its items are JSON, one a line, which is read much faster as that."""
 
@@ -253,7 +315,9 @@ def _yaml_documents(text: str, file: str) -> Iterator[tuple[int, JSON]]:
     try:
         while loader.check_node():
             node = loader.get_node()
-            value = _json(loader.construct_document(node), file, node.start_mark.line + 1)
+            value = _Plain(file, node.start_mark.line + 1, most=len(text) + MOST_ALIASED).value(
+                loader.construct_document(node)
+            )
             lines = _lines_of_items(node)
             if value is not None:
                 yield node.start_mark.line + 1, _Located(value, lines) if lines else value
@@ -265,7 +329,9 @@ def _yaml_documents(text: str, file: str) -> Iterator[tuple[int, JSON]]:
 
 def _yaml_error(error: yaml.YAMLError, file: str) -> ManifestError:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return ManifestError(file, error.problem_mark.line + 1, f"not YAML: {error.problem}")
+        is_tab = "cannot start any token" in str(error.problem)
+        hint = " (a tab? indent with spaces)" if is_tab else ""
+        return ManifestError(file, error.problem_mark.line + 1, f"not YAML: {error.problem}{hint}")
     return ManifestError(file, 0, f"not YAML: {str(error).splitlines()[0]}")
 
 
@@ -278,23 +344,46 @@ def _lines_of_items(node: yaml.Node) -> list[int]:
     return []
 
 
-def _json(value: JSON, file: str, line: int) -> JSON:
-    """The value with only what JSON has; keys become text, as in kubectl."""
-    if isinstance(value, dict):
-        return {_key(key, file, line): _json(item, file, line) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_json(item, file, line) for item in value]
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    raise ManifestError(file, line, f"a value of type {type(value).__name__} cannot be written as JSON")
+MOST_ALIASED = 1_000_000
+"""Of how many values more than it has characters a document may consist: aliases repeat what they stand for."""
 
 
-def _key(key: JSON, file: str, line: int) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    if isinstance(key, (str, int, float)):
-        return str(key)
-    raise ManifestError(file, line, f"a key must be text, not {type(key).__name__}")
+class _Plain:
+    """Makes values out of what YAML gives: only what JSON has; keys become text, as in kubectl."""
+
+    def __init__(self, file: str, line: int, most: int) -> None:
+        self._file = file
+        self._line = line
+        self._left = most
+
+    def value(self, value: JSON) -> JSON:
+        """The document. Raises `ManifestError`, also where it holds itself or grows beyond measure by aliases."""
+        try:
+            return self._plain(value)
+        except RecursionError:
+            raise self._error("an alias (*) stands inside what it refers to, or it is nested too deeply") from None
+
+    def _plain(self, value: JSON) -> JSON:
+        self._left -= 1
+        if self._left < 0:
+            raise self._error("its aliases (*) stand for too much")
+        if isinstance(value, dict):
+            return {self._key(key): self._plain(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._plain(item) for item in value]
+        if value is None or isinstance(value, (str, int, float)):
+            return value
+        raise self._error(f"a value of type {type(value).__name__} cannot be written as JSON")
+
+    def _key(self, key: JSON) -> str:
+        if isinstance(key, bool):
+            return "true" if key else "false"
+        if isinstance(key, (str, int, float)):
+            return str(key)
+        raise self._error(f"a key must be text, not {type(key).__name__}")
+
+    def _error(self, message: str) -> ManifestError:
+        return ManifestError(self._file, self._line, message)
 
 
 # The C parser where PyYAML was built with it.

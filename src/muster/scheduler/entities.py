@@ -81,13 +81,17 @@ class Entities:
             return (entity.removeprefix(POD),)
         return tuple(record.key for members in self.groups(entity) for record in members.to_place())
 
-    def created(self, entity: str) -> str:
-        """When the entity's first pending pod was created; "" if that is not known."""
+    def created(self, entity: str) -> tuple[str, int]:
+        """When the entity's first pending pod was created; ("", 0) if that is not known.
+
+        Creation times are whole seconds: within one, the pod whose resource version is lower was there first, unless
+        somebody has written to it since.
+        """
         if entity.startswith(POD):
             record = self.cache.pods.get(entity.removeprefix(POD))
-            return "" if record is None else record.created
+            return ("", 0) if record is None else _age(record)
         firsts = (next(iter(members.pending.values()), None) for members in self.groups(entity))
-        return min((record.created for record in firsts if record is not None), default="")
+        return min((_age(record) for record in firsts if record is not None), default=("", 0))
 
     def priority(self, entity: str) -> int:
         """That of the PodGroup or of the root, else the highest of the pending pods."""
@@ -281,3 +285,8 @@ class Entities:
     def _profile_number(self, record: PodRecord) -> int:
         """By whose rules the pod is placed; members of a group all name one scheduler, else they are held."""
         return self._numbers[scheduler_name_of(record.pod)]
+
+
+def _age(record: PodRecord) -> tuple[str, int]:
+    version = str(record.pod["metadata"].get("resourceVersion") or "")
+    return record.created, int(version) if version.isdecimal() else 0

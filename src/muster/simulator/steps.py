@@ -173,7 +173,7 @@ class Performer:
             if resource.kind == NODES.kind and patch.get("status"):
                 await client.patch(resource, None, name_of(obj), {"status": patch["status"]}, subresource="status")
         except ApiError as error:
-            raise manifest.error(refusal(manifest, error)) from error
+            raise manifest.refused(refusal(manifest, error)) from error
 
 
 def merge_patch(before: Object, after: Object) -> Object:

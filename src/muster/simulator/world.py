@@ -92,7 +92,7 @@ class World:
             try:
                 await self._create(manifest)
             except ApiError as error:
-                raise manifest.error(refusal(manifest, error)) from error
+                raise manifest.refused(refusal(manifest, error)) from error
 
     def objects(self, plural: str) -> Objects:
         """The objects of a collection as they are now, in stored form and key order."""
