@@ -18,7 +18,8 @@ import yaml
 from muster.api.codec import Object, Objects
 from muster.cli.bench.between import KEYS
 from muster.cli.bench.exact import SHAPES, SIZES
-from muster.cli.bench.instances import PLANTED, TINY_KINDS, Instance, planted, tiny
+from muster.cli.bench.instances import Instance
+from muster.cli.bench.planted import PLANTED, TINY_KINDS, planted, tiny
 from muster.cli.bench.ruled import PLANTED_RULED, RULED_KINDS, planted_ruled, tiny_ruled
 
 GROUP = "group"
@@ -80,7 +81,8 @@ def objects(instance: Instance) -> Objects:
     pods: Objects = [
         {**pod, "spec": {**pod["spec"], "schedulingGroup": {"podGroupName": GROUP}}} for pod in instance.pod_objects()
     ]
-    return [*instance.node_objects(), *running, group, *pods]
+    storage = [obj for _, obj in instance.storage_objects()]
+    return [*storage, *instance.node_objects(), *running, group, *pods]
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def test_no_pattern_that_leaves_more_than_may_be_spared_is_priced_and_the_best_o
         problem = random_problem(seed)
         spare = (99, random.randint(0, 5), random.randint(0, 6))
         problem = replace(problem, spare=spare)
-        weights = ints([[random.randint(0, 30) for _ in range(problem.shapes)] for _ in range(problem.classes)])
+        weights = ints([[random.randint(-9, 30) for _ in range(problem.shapes)] for _ in range(problem.classes)])
 
         priced = price(problem, weights, ints([0] * problem.classes), problem.caps, 1 << 20)
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from muster.api.codec import Object
 from muster.cli.bench.exact import is_wrong, request_of
-from muster.cli.bench.instances import violations
+from muster.cli.bench.judging import violations
 from muster.cli.bench.ruled import PLANTED_RULED, RULED_KINDS, PlantedRuled, planted_ruled, tiny_ruled
 from muster.engine.between import Apart, Even
 from muster.engine.decide import decide

@@ -9,7 +9,9 @@ import pytest
 
 from muster.api.codec import Object
 from muster.cli.bench.exact import SHAPES, is_wrong, request_of
-from muster.cli.bench.instances import PLANTED, TINY_KINDS, Instance, Planted, best_set, planted, tiny, violations
+from muster.cli.bench.instances import Instance
+from muster.cli.bench.judging import best_set, violations
+from muster.cli.bench.planted import PLANTED, TINY_KINDS, Planted, planted, tiny
 from muster.engine.decide import decide
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.exact.reduce import reduce

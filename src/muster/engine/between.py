@@ -6,7 +6,7 @@ domain of each node, -1 where a node is in none. Rules about single nodes have a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -79,7 +79,50 @@ class AtMost:
     most: int
 
 
-Between: TypeAlias = Apart | Near | Even | AtMost
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """What a claim that waits for a node may get: the first of its volumes that is free and reaches the node, else a
+    new one where one can be made.
+
+    `volumes`: positions in `Volumes.reach`, in the order in which they are taken; `made` bool[N].
+    """
+
+    key: str
+    volumes: tuple[int, ...]
+    made: Bools
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Volumes:
+    """A pod's claims get their volumes when it comes to a node; pods that have a claim in common follow the first.
+
+    `claims`: those of each shape, positions in `choices`, in the order in which they choose. `reach` bool[V, N].
+    `ids` int32[N]: a domain a node.
+    """
+
+    name: str
+    ids: Ints32
+    claims: Mapping[int, tuple[int, ...]]
+    choices: tuple[Choice, ...]
+    reach: Bools
+
+    @property
+    def carriers(self) -> frozenset[int]:
+        """The shapes that have such claims."""
+        return frozenset(self.claims)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Few:
+    """On these nodes (bool[N]) the pods take, weighed by shape, at most so much. Follows from other rules."""
+
+    name: str
+    nodes: Bools
+    weights: tuple[int, ...]
+    most: int
+
+
+Between: TypeAlias = Apart | Near | Even | AtMost | Volumes | Few
 
 
 class BetweenPlugin(Protocol):
@@ -103,6 +146,11 @@ def on(rule: Between, rows: Ints) -> Between:
     """The rule with `ids` only for these nodes (or for classes of nodes, given a node of each)."""
     if isinstance(rule, AtMost):
         return rule
+    if isinstance(rule, Few):
+        return replace(rule, nodes=rule.nodes[rows])
+    if isinstance(rule, Volumes):
+        choices = tuple(replace(each, made=each.made[rows]) for each in rule.choices)
+        return replace(rule, ids=rule.ids[rows], choices=choices, reach=rule.reach[:, rows])
     if isinstance(rule, Near):
         return replace(rule, ids=tuple(ids[rows] for ids in rule.ids))
     if isinstance(rule, Even):

@@ -9,16 +9,9 @@ from time import perf_counter, process_time
 
 from muster.api.codec import Object, Objects
 from muster.cli.bench.between import KEYS
-from muster.cli.bench.instances import (
-    PLANTED,
-    TINY_KINDS,
-    Instance,
-    best_set,
-    first_fit_decreasing,
-    planted,
-    tiny,
-    violations,
-)
+from muster.cli.bench.instances import Instance
+from muster.cli.bench.judging import best_set, first_fit_decreasing, violations
+from muster.cli.bench.planted import PLANTED, TINY_KINDS, planted, tiny
 from muster.cli.bench.ruled import PLANTED_RULED, RULED_KINDS, planted_ruled, tiny_ruled
 from muster.engine.decide import decide
 from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed, Undecided
@@ -80,6 +73,8 @@ def _families(start: int) -> Iterator[tuple[str, str, Iterator[Instance]]]:
 def request_of(instance: Instance) -> tuple[Snapshot, GroupRequest]:
     """The instance as the engine sees it; the snapshot knows nothing from earlier questions."""
     state = ClusterState()
+    for kind, obj in instance.storage_objects():
+        state.set_object(kind, obj)
     for node in instance.node_objects():
         state.set_node(node)
     for name, pod in instance.running_objects():

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from muster.cli.bench.between import Rules, Spread, Term
-from muster.cli.bench.instances import Instance, Node, Pod, best_set
+from muster.cli.bench.instances import Instance, Node, Pod
+from muster.cli.bench.judging import best_set
 
 RULED_KINDS = ("spread", "affinity", "anti-affinity", "racks", "one zone", "elastic", "everything")
 

@@ -16,10 +16,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.engine.arrays import Ints, Ints32
-from muster.engine.between import Apart, AtMost, Even, Near
+from muster.engine.between import Apart, AtMost, Even, Few, Near, Volumes
 from muster.engine.exact.problem import Counts, Problem, Row
 
-Rule: TypeAlias = Apart | Near | Even | AtMost
+Rule: TypeAlias = Apart | Near | Even | AtMost | Volumes | Few
 Option: TypeAlias = tuple[int, ...]
 """The domains, one a term, in which the first pod without support is; () if there is none such."""
 
@@ -169,9 +169,11 @@ def problem_of(base: Problem, rules: tuple[Rule, ...], case: Case) -> Problem:
         elif isinstance(rule, AtMost):
             weights = tuple(int(shape in rule.shapes) for shape in range(base.shapes))
             rows.append(Row(tuple(range(base.classes)), weights, rule.most))
+        elif isinstance(rule, Few):
+            rows.append(Row(tuple(np.flatnonzero(rule.nodes).tolist()), rule.weights, rule.most))
         elif isinstance(rule, Near):
             rows += _near(base, rule, at, case, caps)
-        else:
+        elif isinstance(rule, Even):
             rows += _even(base, rule, case.span(at), caps)
     return replace(base, caps=caps, rows=tuple(rows))
 

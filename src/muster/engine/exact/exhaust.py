@@ -61,7 +61,7 @@ class _Exhaustive:
         self.problem, self.rules, self.nodes, self.places, self.budget = problem, rules, nodes, places, budget
         self.is_complete = True
         self._rank: tuple[int, tuple[int, ...]] = (0, ())
-        self._seen: set[tuple[int, ...]] = set()
+        self._seen: set[tuple[object, ...]] = set()
         self._here = [[0] * self.problem.shapes for _ in self.nodes]
         self._free = [self.problem.free[at].tolist() for at in self.nodes]
         self._left = self.problem.demand.tolist()
@@ -81,7 +81,7 @@ class _Exhaustive:
                 if not self._lets(shape, row):
                     continue
                 self._move(shape, row, 1)
-                state = tuple(count for counts in self._here for count in counts)
+                state = (*(count for counts in self._here for count in counts), self._states.chosen())
                 if state not in self._seen:
                     self._seen.add(state)
                     self.budget.spent += _WORK_PER_STATE

@@ -14,8 +14,8 @@ from muster.engine.exact.work import Remaining
 
 WORK_PER_CALL = 500
 WORK_PER_ITERATION = 10
-WORK_PER_NODE = 3_000
-WORK_PER_TREE = 40_000
+WORK_PER_NODE = 8_000
+WORK_PER_TREE = 60_000
 """What calls, simplex iterations (of a small model), nodes of a search tree and its root cost in states of pricing."""
 
 

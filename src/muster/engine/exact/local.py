@@ -9,8 +9,9 @@ import numpy as np
 from msgspec import Struct
 
 from muster.engine.arrays import Ints
-from muster.engine.between import Apart, AtMost, Between, Even, Near, is_single
+from muster.engine.between import Apart, AtMost, Between, Even, Few, Near, Volumes, is_single
 from muster.engine.exact.cases import cliques
+from muster.engine.exact.claims import limits_of, told_apart
 from muster.engine.exact.problem import Counts
 
 _MOST_MODES = 24
@@ -46,6 +47,8 @@ def on_nodes(rules: Sequence[Between], caps: Ints, demand: Ints) -> Local:
             columns.append(_among(sorted(rule.carriers & rule.counted), shapes))
             free.append(np.maximum(0, rule.max_skew + _highest(rule, caps, demand) - rule.counts[rule.ids]))
             names.append(rule.name)
+        elif isinstance(rule, Volumes):
+            rest += [rule, *limits_of(rule, demand)]
         elif not (isinstance(rule, Near) and number > _MOST_SINGLE and all(map(is_single, rule.ids))):
             rest.append(rule)
     told_apart = [ids.astype(np.int64) for rule in rest for ids in _ids(rule)]
@@ -60,8 +63,10 @@ def on_nodes(rules: Sequence[Between], caps: Ints, demand: Ints) -> Local:
 
 
 def _ids(rule: Between) -> list[np.ndarray]:
-    if isinstance(rule, AtMost):
+    if isinstance(rule, AtMost | Few):
         return []
+    if isinstance(rule, Volumes):
+        return [told_apart(rule)]
     if isinstance(rule, Near):
         return list(rule.ids)
     return [rule.ids, rule.counted_ids] if isinstance(rule, Even) else [rule.ids]

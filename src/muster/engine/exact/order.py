@@ -15,7 +15,8 @@ from typing import TypeAlias
 import numpy as np
 
 from muster.engine.arrays import Ints32
-from muster.engine.between import Apart, Between, Even, Near
+from muster.engine.between import Apart, Between, Even, Near, Volumes
+from muster.engine.exact.claims import ClaimState
 
 Item: TypeAlias = tuple[int, tuple[int, ...]]
 """(shape, what tells its node apart)."""
@@ -31,7 +32,7 @@ def in_order(rules: Sequence[Between], placed: Mapping[tuple[int, int], int]) ->
     if not all(is_kept_apart(rule, placed) for rule in rules if isinstance(rule, Apart)):
         return None
     order: Placing = []
-    moving = [rule for rule in rules if isinstance(rule, Near | Even)]
+    moving = [rule for rule in rules if isinstance(rule, Near | Even | Volumes)]
     for shapes in _connected(moving, sorted({shape for shape, _ in placed})):
         states = States([rule for rule in moving if rule.carriers & shapes])
         rows: dict[Item, list[int]] = {}
@@ -46,11 +47,13 @@ def in_order(rules: Sequence[Between], placed: Mapping[tuple[int, int], int]) ->
     return order
 
 
-def _connected(rules: Sequence[Near | Even], shapes: Sequence[int]) -> list[frozenset[int]]:
+def _connected(rules: Sequence[Near | Even | Volumes], shapes: Sequence[int]) -> list[frozenset[int]]:
     """The shapes in sets that are nothing to each other, whose orders do not matter to each other."""
     sets = [frozenset({shape}) for shape in shapes]
     for rule in rules:
-        touched = rule.carriers | (rule.supporters if isinstance(rule, Near) else rule.counted)
+        touched = rule.carriers
+        if not isinstance(rule, Volumes):
+            touched |= rule.supporters if isinstance(rule, Near) else rule.counted
         together = frozenset(shape for each in sets if each & touched for shape in each)
         sets = [each for each in sets if not each & touched] + ([together] if together else [])
     return sorted(sets, key=min)
@@ -150,6 +153,7 @@ class States:
         self._ids: list[Ints32] = []
         self.balances: list[_Balance] = []
         self.companies: list[_Company] = []
+        self._claims: list[ClaimState] = []
         for rule in rules:
             at = len(self._ids)
             if isinstance(rule, Even):
@@ -160,6 +164,9 @@ class States:
                 running = [each.astype(int).tolist() for each in rule.running]
                 self.companies.append(_Company(rule, at, running, sum(map(sum, running))))
                 self._ids += rule.ids
+            elif isinstance(rule, Volumes):
+                self._claims.append(ClaimState(rule, at))
+                self._ids.append(rule.ids)
 
     def item(self, shape: int, row: int) -> Item:
         """What a pod of the shape on this node is to the rules."""
@@ -167,7 +174,15 @@ class States:
 
     def let(self, item: Item) -> bool:
         """Whether one more may come."""
-        return all(state.lets(item) for state in self.balances) and all(state.lets(item) for state in self.companies)
+        return (
+            all(state.lets(item) for state in self.balances)
+            and all(state.lets(item) for state in self.companies)
+            and all(state.lets(item) for state in self._claims)
+        )
+
+    def chosen(self) -> tuple[tuple[int, int], ...]:
+        """What claims have chosen, which depends on the order."""
+        return tuple(each for state in self._claims for each in state.chosen())
 
     def move(self, item: Item, sign: int) -> None:
         """It came (1) or was taken back (-1)."""
@@ -175,10 +190,13 @@ class States:
             balance.move(item, sign)
         for company in self.companies:
             company.move(item, sign)
+        for claims in self._claims:
+            claims.move(item, sign)
 
-    def urgency(self, item: Item) -> int:
-        """How full its domains are."""
-        return max((state.urgency(item) for state in self.balances), default=0)
+    def urgency(self, item: Item) -> tuple[int, int]:
+        """How full its domains are, and how many volumes its claims can choose from: fewer are more urgent."""
+        fullest = max((state.urgency(item) for state in self.balances), default=0)
+        return fullest, min((state.urgency(item) for state in self._claims), default=0)
 
 
 class _Replay:
@@ -194,17 +212,17 @@ class _Replay:
         """All items in an order in which each is let to its place."""
         placed: list[Item] = []
         tried: list[list[Item]] = [self._candidates(None)]
-        failed: set[tuple[int, ...]] = set()
+        failed: set[tuple[object, ...]] = set()
         total = sum(self._left.values())
         while len(placed) < total:
             if tried[-1]:
                 item = tried[-1].pop()
                 self._move(item, 1)
                 placed.append(item)
-                state = tuple(self._left.values())
+                state = (*self._left.values(), self._states.chosen())
                 tried.append([] if state in failed else self._candidates(item))
                 continue
-            failed.add(tuple(self._left.values()))
+            failed.add((*self._left.values(), self._states.chosen()))
             tried.pop()
             self._steps -= 1
             if not placed or self._steps <= 0:

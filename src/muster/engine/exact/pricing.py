@@ -75,10 +75,11 @@ def price(
 ) -> Priced:
     """The best patterns of value above the thresholds.
 
-    `weights` [C, G] int64, where a negative weight counts as 0; `caps` [C, G] at most those of the problem; `limit`:
-    the most states of a class on a level; `ready`: what was prepared for the problem.
+    `weights` [C, G] int64: pods of negative weight are left out, unless they are needed to fill a node; `caps` [C, G]:
+    at most those of the problem; `limit`: the most states of a class on a level; `ready`: what was prepared for the
+    problem.
     """
-    weights = np.maximum(weights, 0)
+    weights = np.maximum(weights, 0) if problem.spare is None else weights
     ready = prepared(problem) if ready is None else ready
     if not problem.modes:
         return _price(problem, ready, weights, thresholds, caps, limit)
@@ -93,7 +94,7 @@ def price(
 
 
 def _price(problem: Problem, ready: Prepared, weights: Ints, thresholds: Ints, caps: Ints, limit: int) -> Priced:
-    if problem.spare is None:  # else a pod of no weight may still be needed to fill a node
+    if problem.spare is None:
         caps = np.where(weights > 0, caps, 0)
     search = _Search.prepare(problem, ready, weights, caps)
     best = _Best(thresholds.copy(), np.zeros_like(caps), thresholds.copy())
@@ -261,7 +262,7 @@ class _Search(Struct, frozen=True):
         """The states after one more shape: for each count that can still beat the best of its class."""
         most = np.minimum(self.most[level, states.at], self._times(level, states.free))
         low, high = most, most  # at the last level as many as fit
-        if level + 1 < len(self.weights):
+        if level + 1 < len(self.weights) or any(spare is not None for spare in self.spare):
             low, high = self._interval(states.at, promises.worth, level, most, best)
         width = np.maximum(high - low + 1, 0)
         source = np.repeat(np.arange(len(most)), width)
@@ -339,7 +340,7 @@ def _usable(requests: Ints, most_free: Ints) -> list[list[Ints | None]]:
 
 def _scale(weights: Ints, caps: Ints) -> int:
     """A power of two by which values may be multiplied."""
-    largest = max(1, int((weights * caps).sum(axis=1).max(initial=1)))
+    largest = max(1, int((np.abs(weights) * caps).sum(axis=1).max(initial=1)))
     return 1 << max(0, min(20, _BITS - 2 - largest.bit_length()))
 
 

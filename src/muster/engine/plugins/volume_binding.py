@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from msgspec import Struct
 
 from muster.engine.arrays import Bools, Ints, Ints32
+from muster.engine.between import Between
 from muster.engine.model import Status
 from muster.engine.profile import UNLIMITED, Feasible, Scaled, limited_to, noted
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
+from muster.engine.storage.choosing import claims_that_choose
 from muster.engine.storage.claims import Claims, claims_of
 from muster.engine.storage.finding import TEXTS, Found, find_volumes
 from muster.engine.storage.reserving import Reservations, reservation_at
@@ -67,6 +71,10 @@ class VolumeBinding(Struct, frozen=True):
     def ceiling(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """As `count`: pods that are placed take volumes away and bring none."""
         return self.count(shape, snapshot)
+
+    def between(self, shapes: Sequence[Shape], snapshot: Snapshot) -> list[Between]:
+        """Claims that wait for a node and may want one volume, or that several pods may have in common."""
+        return claims_that_choose([shape.usage.volumes for shape in shapes], snapshot.table, snapshot.objects)
 
     def _found(self, shape: Shape, snapshot: Snapshot, claims: Claims) -> Found:
         return noted(

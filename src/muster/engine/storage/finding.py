@@ -218,13 +218,13 @@ def _provide(
         rows = open_ & needed
         if not rows.any():
             continue
-        allowed, enough = _provisioning(claim, nodes, objects)
+        allowed, enough = provisioning(claim, nodes, objects)
         failed[rows & ~allowed, 1] = True
         failed[rows & allowed & ~enough, 2] = True
         open_ &= ~(rows & ~(allowed & enough))
 
 
-def _provisioning(claim: Object, nodes: Nodes, objects: ObjectStore) -> tuple[Bools, Bools]:
+def provisioning(claim: Object, nodes: Nodes, objects: ObjectStore) -> tuple[Bools, Bools]:
     """bool[M] twice: nodes where the claim's class may make a volume, and nodes for which there is capacity."""
     storage_class = objects.get(STORAGE_CLASS, class_of(claim))
     provisioner = "" if storage_class is None else storage_class.get("provisioner") or ""
