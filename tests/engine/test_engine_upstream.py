@@ -10,13 +10,13 @@ from muster.engine.decide import decide
 from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.evaluate import evaluate
 from muster.engine.model import GroupRequest, Member, Placed
-from muster.engine.preemption.model import Plan, RunningPod, Unit
+from muster.engine.preemption.model import NoPlan, Plan, RunningPod, Unit
 from muster.engine.preemption.pods import Cluster
 from muster.engine.state import ClusterState
 from muster.engine.upstream.baseline import greedy
 from muster.engine.upstream.cycle import Cycle, complete
 from muster.engine.upstream.model import CompositeGroup, PodGroup, Release
-from muster.engine.upstream.preemption import Preemptor, Refusal, preempt
+from muster.engine.upstream.preemption import Preemptor, preempt
 from muster.testing import make_node, make_pod
 from muster.testing.clusters import random_cluster
 
@@ -140,12 +140,12 @@ def running(state: ClusterState, *units: tuple[str, int, list[str]]) -> list[Uni
     return found
 
 
-def preempted(release: Release, state: ClusterState, units: list[Unit], asks: GroupRequest) -> Plan | Refusal:
+def preempted(release: Release, state: ClusterState, units: list[Unit], asks: GroupRequest) -> Plan | NoPlan:
     group = PodGroup(asks.key, asks.members, asks.min_count, topology_key=asks.topology_key)
     return preempt(Cluster(state.snapshot(), units, 1.0), Preemptor(group, 10), Cycle(DEFAULT_PROFILE, release))
 
 
-def victims(plan: Plan | Refusal) -> list[str]:
+def victims(plan: Plan | NoPlan) -> list[str]:
     assert isinstance(plan, Plan)
     return sorted(unit.key for unit in plan.victims)
 
@@ -175,7 +175,7 @@ def test_nobody_goes_for_a_group_that_would_not_fit_anyway(release: Release) -> 
     state = cluster(2, 2)
     units = running(state, ("a", 1, ["n0"]), ("b", 20, ["n1", "n1"]))
 
-    assert isinstance(preempted(release, state, units, group(state, [2, 2], 2)), Refusal)
+    assert isinstance(preempted(release, state, units, group(state, [2, 2], 2)), NoPlan)
 
 
 def test_1_36_evicts_nobody_for_a_group_with_topology() -> None:
@@ -184,7 +184,7 @@ def test_1_36_evicts_nobody_for_a_group_with_topology() -> None:
     request = group(state, [1], 1, topology=True)
 
     refused = preempted("1.36", state, units, request)
-    assert isinstance(refused, Refusal) and "not supported for pod groups with scheduling constraints" in refused.text
+    assert isinstance(refused, NoPlan) and "not supported for pod groups with scheduling constraints" in refused.text
     assert victims(preempted("1.37", state, units, request)) == ["a"]
 
 

@@ -17,7 +17,7 @@ from muster.client.informer import Change
 from muster.clock import RealClock
 from muster.scheduler.apart import Apart
 from muster.scheduler.core import SchedulerCore
-from muster.scheduler.options import SchedulerOptions
+from muster.scheduler.options import PlacementMode, SchedulerOptions
 from muster.scheduler.preemption.apart import Planning
 from muster.scheduler.queue import Place
 from muster.scheduler.service import Scheduler
@@ -37,8 +37,8 @@ def mixed(name: str, large: int = 2, small: int = 1, min_count: int = 2) -> tupl
 class World:
     """A core that decides heavy questions apart; they are computed when the test says so."""
 
-    def __init__(self, *nodes: Object) -> None:
-        self.core = SchedulerCore(SchedulerOptions(decide_in_thread=True))
+    def __init__(self, *nodes: Object, placement: PlacementMode = "exact") -> None:
+        self.core = SchedulerCore(SchedulerOptions(decide_in_thread=True, placement=placement))
         self.core.cache.apply_nodes(added(*nodes))
         self.placed: dict[str, str] = {}
         self.now = 0.0
@@ -160,23 +160,26 @@ def running(name: str, node: str, cpu: str = "2") -> Object:
     return make_pod(name, node=node, cpu=cpu, priority=0)
 
 
-def world_with_a_plan(*pods: Object) -> tuple[World, Planning]:
+def world_with_a_plan(*pods: Object, placement: PlacementMode = "exact") -> tuple[World, Planning]:
     """Two full nodes, and a gang of priority 10 that wants one of them; its plan is not made yet."""
-    world = World(make_node("n0", cpu="2"), make_node("n1", cpu="2"))
+    world = World(make_node("n0", cpu="2"), make_node("n1", cpu="2"), placement=placement)
     world.create(*(pods or (running("r0", "n0"), running("r1", "n1"))))
     gang = [make_pod(f"a-{at}", group="a", cpu="1", priority=10) for at in range(2)]
-    world.create(*gang, group=make_group("a", min_count=2))
+    world.create(*gang, group=make_group("a", min_count=2, priority=10))
     (planning,) = world.decide()
     assert isinstance(planning, Planning)
     return world, planning
 
 
-def test_a_plan_is_made_beside_the_loop_and_carried_out() -> None:
-    world, planning = world_with_a_plan()
+@pytest.mark.parametrize("placement", ["exact", "upstream-1.36", "upstream-1.37"])
+def test_a_plan_is_made_beside_the_loop_and_carried_out(placement: PlacementMode) -> None:
+    world, planning = world_with_a_plan(placement=placement)
     world.create(make_pod("cheap", cpu="0"))
     assert world.decide() == []
     assert list(world.placed) == ["default/cheap"]
-    assert world.conclude(planning) == ["default/r0"]
+    victims = world.conclude(planning)
+    assert set(victims) <= {"default/r0", "default/r1"}
+    assert len(victims) == (2 if placement == "upstream-1.37" else 1)
     assert "group:default/a" in world.core.preemptions
     assert world.decide() == []  # it waits for its victim, and nobody else goes for it
 
@@ -198,6 +201,19 @@ def test_a_plan_that_came_too_late_is_made_anew_on_the_loop(change: str) -> None
     assert victims == []
     assert world.decide() == []  # planned on the loop: it cannot come too late again
     assert len(world.placed) == (0 if change == "a member is gone" else 2)
+
+
+@pytest.mark.parametrize("placement", ["upstream-1.36", "upstream-1.37"])
+def test_victims_by_upstreams_rules_that_are_gone_meanwhile_are_looked_for_anew(placement: PlacementMode) -> None:
+    world, planning = world_with_a_plan(placement=placement)
+    found = planning.compute()
+    gone = [running(f"r{at}", f"n{at}") for at in range(2)]
+    world.core.cache.apply_pods([Change("DELETED", pod, None) for pod in gone])
+    world.core.settle(world.now)
+
+    assert [each for verdict in world.core.conclude(planning, found, world.now) for each in verdict.victims] == []
+    assert world.decide() == []
+    assert sorted(world.placed) == ["default/a-0", "default/a-1"]
 
 
 def test_no_plan_that_is_out_of_date_is_looked_for_again() -> None:

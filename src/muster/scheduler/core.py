@@ -44,7 +44,7 @@ from muster.scheduler.entities import GROUP, TREE, Entities
 from muster.scheduler.errors import error_text
 from muster.scheduler.explaining.hints import cheap_change
 from muster.scheduler.gate import Gate, Held
-from muster.scheduler.greedy import GreedyGroups
+from muster.scheduler.greedy import Attempt, Begun, GreedyGroups
 from muster.scheduler.members import PodRecord
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.preemption.apart import Planning
@@ -204,7 +204,11 @@ class SchedulerCore:
         is_waiting = waiting is not None and waiting.place is Place.IN_FLIGHT
         if isinstance(apart, Planning):
             assert isinstance(answer, Plan | NoPlan | Exception), "plans are asked for plans"
-            return self._conclude_plan(apart, answer, now) if is_waiting else []
+            if not is_waiting:
+                return []
+            if apart.begun is not None:
+                return self._conclude_greedily(apart.begun, answer, apart.generation, now)
+            return self._conclude_plan(apart, answer, now)
         assert not isinstance(answer, Plan | NoPlan), "decisions are asked for decisions"
         apart.end()
         ask = apart.ask
@@ -356,9 +360,10 @@ class SchedulerCore:
         if answer is None and self._goes_apart(first):
             self._apart.append(self.answers.begin(first, self._generation))
             return []
+        is_late = first.entity in self._retried
         self._retried.discard(first.entity)
         if self.greedy is not None and (first.ref is not None or first.tree is not None):
-            return self._decide_greedily(first, self.greedy, now)
+            return self._decide_greedily(first, self.greedy, now, on_loop=is_late)
         if first.tree is not None:
             return self._decide_tree(first, first.tree, now, answer)
         decision = None if first.has_room_kept else self._refused.get(signature)
@@ -380,30 +385,58 @@ class SchedulerCore:
                 self._carry_out(whole, now)
         return carried
 
-    def _decide_greedily(self, ask: Ask, greedy: GreedyGroups, now: float) -> list[Verdict]:
+    def _decide_greedily(self, ask: Ask, greedy: GreedyGroups, now: float, *, on_loop: bool) -> list[Verdict]:
         """One group cycle by upstream's rules: a verdict for each group, one answer for the queue.
 
-        A group that waits for its victims says nothing until it fits.
+        Nothing yet where its victims are looked for beside the loop.
         """
-        is_waiting = self.preemptions.is_waiting(ask.entity)
         try:
-            attempt = greedy.attempt(ask, now)
+            attempt = greedy.begin(ask, now)
+            if isinstance(attempt, Begun) and self.options.decide_in_thread and not on_loop:
+                question, find = attempt.question, attempt.find
+                self._apart.append(Planning(Verdict(ask, ()), (), question, self._generation, find, attempt))
+                return []
+            if isinstance(attempt, Begun):
+                attempt = greedy.finish(attempt, attempt.find())
         except Exception as error:  # a fault in one decision must not stop the others; the verdict reports it
-            failed = failure(ask, error_text(error))
-            self._carry_out(failed, now)
-            return [failed]
+            return self._failed(ask, error_text(error), now)
+        return self._carry_out_greedily(ask, attempt, now)
+
+    def _failed(self, ask: Ask, text: str, now: float) -> list[Verdict]:
+        failed = failure(ask, text)
+        self._carry_out(failed, now)
+        return [failed]
+
+    def _carry_out_greedily(self, ask: Ask, attempt: Attempt, now: float) -> list[Verdict]:
+        """A group that waits for its victims says nothing until it fits."""
         whole, result = attempt.whole, list(attempt.groups)
         if attempt.plan is not None and whole.rejection is not None:
             victims = self.post_filter.start(attempt.question, attempt.plan, now)
             kept = replace(ask, has_room_kept=True)
             whole = Verdict(kept, (), replace(whole.rejection, signature=kept.signature))
             result[0] = replace(result[0], plan=attempt.plan, victims=tuple(victims))
-        elif is_waiting and not whole.placements:
+        elif self.preemptions.is_waiting(ask.entity) and not whole.placements:
             result = []
         elif not whole.placements:
             self.preemptions.release(ask.entity)
         self._carry_out(whole, now)
         return result
+
+    def _conclude_greedily(
+        self, begun: Begun, found: Plan | NoPlan | Exception, generation: int, now: float
+    ) -> list[Verdict]:
+        """Goes on with a cycle whose victims were looked for beside the loop, unless it came too late."""
+        ask = begun.ask
+        assert self.greedy is not None, "who began it"
+        if isinstance(found, Exception):
+            return self._failed(ask, error_text(found), now)
+        is_same = self.entities.ask(ask.entity) == replace(ask, has_room_kept=False)
+        stands = isinstance(found, Plan) and self.preemptions.stands(begun.question, found)
+        if not is_same or generation != self._generation or not (stands or isinstance(found, NoPlan)):
+            self._retried.add(ask.entity)
+            self.queue.put_back(ask.entity, now)
+            return []
+        return self._carry_out_greedily(ask, self.greedy.finish(begun, found), now)
 
     def _goes_apart(self, ask: Ask) -> bool:
         if not self.options.decide_in_thread or self.greedy is not None or ask.entity in self._retried:

@@ -6,14 +6,15 @@ Sources: `schedule_one_podgroup.go` of both releases, recordings of both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.api.groups import GroupTerms
 from muster.engine.model import Code, Member
-from muster.engine.preemption.model import Plan
+from muster.engine.preemption.model import NoPlan, Plan
 from muster.engine.preemption.pods import WAITS
 from muster.engine.upstream.batching import batched
 from muster.engine.upstream.cycle import Cycle, complete
@@ -29,7 +30,7 @@ from muster.engine.upstream.model import (
     Word,
     leaves,
 )
-from muster.engine.upstream.preemption import Preemptor, Refusal, preempt
+from muster.engine.upstream.preemption import Preemptor, preempt
 from muster.scheduler.cycle import Ask, Verdict
 from muster.scheduler.entities import TREE, Entities
 from muster.scheduler.greedy_verdicts import Said, group_verdicts, whole_verdict
@@ -52,6 +53,17 @@ class Attempt(Struct, frozen=True):
     plan: Plan | None = None
 
 
+class Begun(Struct, frozen=True):
+    """A cycle in which the root does not fit; `find` looks for victims, which takes long."""
+
+    ask: Ask
+    root: Group
+    results: Results
+    question: Question
+    cycle: Cycle
+    find: Callable[[], Plan | NoPlan]
+
+
 class GreedyGroups(Struct, frozen=True):
     """Runs group cycles. `choices`: what upstream leaves to chance."""
 
@@ -60,8 +72,8 @@ class GreedyGroups(Struct, frozen=True):
     release: Release
     choices: Choices
 
-    def attempt(self, ask: Ask, now_s: float) -> Attempt:
-        """One cycle for a group or a tree of groups."""
+    def begin(self, ask: Ask, now_s: float) -> Attempt | Begun:
+        """One cycle for a group or a tree of groups; without its preemption, if there is to be one."""
         root = self._group(ask)
         question = self._question(ask, root)
         fault = self._fault(root, question) if self.release == "1.37" else ""
@@ -71,10 +83,26 @@ class GreedyGroups(Struct, frozen=True):
             return self._attempt(ask, root, results, question, None, None)
         with self.preemptions.view(ask.priority, ask.entity) as snapshot:
             results = complete(root, cycle.run(snapshot, root))
-        plan = None
-        if results[root.key].word.code is Code.UNSCHEDULABLE:
-            plan = self._preempt(root, results, question, cycle, now_s)
-        return self._attempt(ask, root, results, question, plan, cycle.trace)
+        if results[root.key].word.code is not Code.UNSCHEDULABLE or not self._may_search(results, question):
+            return self._attempt(ask, root, results, question, None, cycle.trace)
+        cluster = self.preemptions.cluster(question, now_s)
+        preemptor = Preemptor(root, question.priority, question.may_preempt, question.entity)
+        return Begun(ask, root, results, question, cycle, partial(preempt, cluster, preemptor, cycle))
+
+    def finish(self, begun: Begun, found: Plan | NoPlan) -> Attempt:
+        """The cycle with what came of its preemption."""
+        root, results = begun.root, begun.results
+        plan: Plan | None = None
+        if isinstance(found, NoPlan):
+            self._add(results, found.text, is_final=found.is_final)
+        elif self.release == "1.36":
+            plan = replace(found, placements=results[root.key].placements if isinstance(root, PodGroup) else ())
+        else:
+            kind = "compositepodgroup" if isinstance(root, CompositeGroup) else "podgroup"
+            text = f"found a placement for {kind}, preempting {len(found.evicted)} victims"
+            self._add(results, text, is_final=True)
+            plan = found
+        return self._attempt(begun.ask, root, results, begun.question, plan, begun.cycle.trace)
 
     # -- who asks
 
@@ -166,26 +194,15 @@ class GreedyGroups(Struct, frozen=True):
 
     # -- preemption
 
-    def _preempt(self, root: Group, results: Results, question: Question, cycle: Cycle, now_s: float) -> Plan | None:
-        """The plan, if somebody goes; else what is said about it is added to the results."""
+    def _may_search(self, results: Results, question: Question) -> bool:
+        """Whether victims are to be looked for; if not, what is said about it is added to the results."""
         if self.preemptions.is_waiting(question.entity):
             self._add(results, WAITS)
-            return None
+            return False
         if question.profile.preemption is None:
             self._add(results, NOT_REGISTERED, is_final=True)
-            return None
-        first = results[root.key].placements if isinstance(root, PodGroup) else ()
-        cluster = self.preemptions.cluster(question, now_s)
-        preemptor = Preemptor(root, question.priority, question.may_preempt, question.entity)
-        outcome = preempt(cluster, preemptor, cycle)
-        if isinstance(outcome, Refusal):
-            self._add(results, outcome.text, is_final=outcome.is_final)
-            return None
-        if self.release == "1.36":
-            return replace(outcome, placements=first)
-        kind = "compositepodgroup" if isinstance(root, CompositeGroup) else "podgroup"
-        self._add(results, f"found a placement for {kind}, preempting {len(outcome.evicted)} victims", is_final=True)
-        return outcome
+            return False
+        return True
 
     def _add(self, results: Results, text: str, *, is_final: bool = False) -> None:
         """What the plugins say is added to the status of each result; results that share one add to it several times.

@@ -23,7 +23,7 @@ from muster.engine.preemption.pods import Cluster
 from muster.engine.state import ClusterState
 from muster.engine.upstream.cycle import Cycle
 from muster.engine.upstream.model import PodGroup
-from muster.engine.upstream.preemption import Preemptor, Refusal, preempt
+from muster.engine.upstream.preemption import Preemptor, preempt
 
 NODES = (100, 1_000, 2_000, 5_000)
 GROUPS = (700, 2_000)
@@ -56,7 +56,7 @@ class Decision:
     plan: Plan | NoPlan
     cpu_ms: float
     wall_ms: float
-    theirs: Plan | Refusal | None = None
+    theirs: Plan | NoPlan | None = None
     their_cpu_ms: float = 0.0
 
 

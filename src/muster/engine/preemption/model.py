@@ -108,3 +108,5 @@ class NoPlan(Struct, frozen=True):
     text: str
     is_waiting: bool = False
     """Victims of an earlier preemption are still on their way out."""
+    is_final: bool = False
+    """No eviction could ever help (upstream: UnschedulableAndUnresolvable)."""

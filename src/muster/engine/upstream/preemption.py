@@ -17,20 +17,13 @@ from muster.engine.model import Placement
 from muster.engine.preemption.groups import NO_VICTIMS
 from muster.engine.preemption.holding import holds
 from muster.engine.preemption.importance import importance
-from muster.engine.preemption.model import Plan, Unit
+from muster.engine.preemption.model import NoPlan, Plan, Unit
 from muster.engine.preemption.pods import NEVER, Cluster
 from muster.engine.snapshot import Trial
 from muster.engine.upstream.cycle import Cycle
 from muster.engine.upstream.model import Choices, CompositeGroup, Group, PodGroup, Results, leaves
 
 NOT_WITH_CONSTRAINTS = "workload aware preemption is not supported for pod groups with scheduling constraints"
-
-
-class Refusal(Struct, frozen=True):
-    """Why nobody is evicted. `is_final`: no eviction could ever help (upstream: UnschedulableAndUnresolvable)."""
-
-    text: str
-    is_final: bool = False
 
 
 class Preemptor(Struct, frozen=True):
@@ -42,24 +35,24 @@ class Preemptor(Struct, frozen=True):
     entity: str = ""
 
 
-def preempt(cluster: Cluster, preemptor: Preemptor, cycle: Cycle) -> Plan | Refusal:
+def preempt(cluster: Cluster, preemptor: Preemptor, cycle: Cycle) -> Plan | NoPlan:
     """The victims for a group, by the rules of the cycle's release.
 
     The placements of the plan are where its members will be looked for first: none in 1.36.
     """
     if cycle.release == "1.36" and preemptor.group.topology_key is not None:
-        return Refusal(NOT_WITH_CONSTRAINTS)
+        return NoPlan(NOT_WITH_CONSTRAINTS)
     if not preemptor.may_preempt:
-        return Refusal(NEVER)
+        return NoPlan(NEVER)
     lower = [unit for unit in cluster.units if unit.priority < preemptor.priority]
     if not lower:
-        return Refusal(NO_VICTIMS, is_final=True)
+        return NoPlan(NO_VICTIMS, is_final=True)
     with _base(cluster, preemptor) as trial:
         trial.remove(_keys(lower))
         results = cycle.run(trial, preemptor.group)
         word = results[preemptor.group.key].word
         if not word.is_success:
-            return Refusal(word.message)
+            return NoPlan(word.message)
         ordered = _in_turn(cluster, lower, cycle.choices)
         if cycle.release == "1.36":
             victims = _after_new_runs(trial, preemptor, cycle, ordered)

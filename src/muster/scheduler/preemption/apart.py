@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from muster.engine.preemption.model import NoPlan, Plan
 from muster.scheduler.cycle import Verdict
+from muster.scheduler.greedy import Begun
 from muster.scheduler.preemption.planning import Question
 
 
@@ -26,6 +27,8 @@ class Planning(Struct, frozen=True):
     question: Question
     generation: int
     find: Callable[[], Plan | NoPlan]
+    begun: Begun | None = None
+    """The cycle by upstream's rules that it is a part of."""
 
     def compute(self) -> Plan | NoPlan | Exception:
         """The plan, or what went wrong. Takes its time; may be called from another thread."""
