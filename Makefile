@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Real Kubernetes components for `make test-real`: built once for each version, or where they are already.
 KUBE ?= v1.36.3
-ASSETS := $(or $(KUBEBUILDER_ASSETS),$(HOME)/.cache/muster/kubernetes-$(KUBE))
+CACHE := $(HOME)/.cache/muster
+ASSETS := $(or $(KUBEBUILDER_ASSETS),$(CACHE)/kubernetes-$(KUBE))
 
-.PHONY: demo test check format bench conformance test-real assets clean
+.PHONY: demo test check format bench conformance test-real test-upgrade assets clean
 
 demo: $(STAMP)
 	@$(BIN)/muster demo
@@ -33,7 +34,12 @@ conformance: $(STAMP)
 
 test-real: $(STAMP)
 	$(if $(KUBEBUILDER_ASSETS),,hack/build-kube $(ASSETS) $(KUBE))
-	KUBEBUILDER_ASSETS=$(ASSETS) MUSTER_REAL=1 $(BIN)/pytest tests/real
+	KUBEBUILDER_ASSETS=$(ASSETS) MUSTER_REAL=1 $(BIN)/pytest -rs tests/real
+
+# Groups across an upgrade: builds both releases.
+test-upgrade: $(STAMP)
+	for kube in v1.36.3 v1.37.2; do hack/build-kube $(CACHE)/kubernetes-$$kube $$kube || exit; done
+	MUSTER_REAL=1.36,1.37 $(BIN)/pytest -rs tests/real/test_real_upgrade.py
 
 assets:
 	@echo $(ASSETS)

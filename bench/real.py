@@ -1,16 +1,23 @@
 """Pods a second to bound on a real kube-apiserver: ours, the real kube-scheduler, and bindings alone, in turn.
 
-    KUBEBUILDER_ASSETS=FOLDER python bench/real.py [--nodes 1000] [--pods 2000] [--work plain,gang-4,gang-100,gang-1000]
-                                                   [--who bare,muster,kube-scheduler] [--rounds 3] [--start]
+    KUBEBUILDER_ASSETS=FOLDER python bench/real.py --quick     a few minutes: everything, small
+    KUBEBUILDER_ASSETS=FOLDER python bench/real.py --all       hours: 1,000 and 5,000 nodes, everything, three rounds
+    KUBEBUILDER_ASSETS=FOLDER python bench/real.py [--nodes 1000,5000] [--pods 3000] [--work plain,gang-4,rack-4]
+                                                   [--who bare,muster,kube-scheduler] [--rounds 3]
 
-Every round starts etcd and kube-apiserver anew and creates the nodes; then each competitor in turn gets the same pods,
-created before it starts. Counted is from the first pod bound to the last, as a client of its own sees them in a watch;
-`cpu_ms` is what a pod costs in the competitor's own processor time in that span (in all, with `--start`). `bare` is a
-Python client that binds pods to nodes in turn and does nothing else: no decision, no event, no condition. The others
-write an event a pod.
-`share` compares with the bare client of the same round. `--start` measures instead the time from the start of the
-process to the first pod bound with 11,000 bound and 3,000 waiting pods, and the most memory. The order of the
-competitors changes from round to round.
+Every round starts etcd and kube-apiserver anew and creates the nodes, in racks of 20; then each competitor in turn gets
+the same pods, created before it starts. The order of the competitors changes from round to round.
+
+Works: `plain` pods; `gang-SIZE`: gangs of so many; `rack-SIZE`: such gangs, each in one rack; `start`: from the start
+of the process to the first pod bound, with 11,000 bound and 3,000 waiting pods (--bound, --waiting); `memory`: the
+same with 50,000 bound pods (--stored) and none that wait: look at `peak_mb`.
+
+Counted is from the first pod bound to the last, as a client of its own sees them in a watch. `bare` is a Python client
+that binds pods to nodes in turn and does nothing else: no decision, no event, no condition; `bare-2` is two processes
+of it, which are faster only if one did not use the server up. The others write an event a pod. `share` compares with
+the bare client of the same round. `cpu_ms` and `server_ms` are what a pod costs in the competitor's and in
+kube-apiserver's own processor time in that span (in all, for `start` and `memory`), `idle` the share of the machine's
+processor time that nobody used then: near 0, the machine is the limit.
 """
 
 from __future__ import annotations
@@ -20,13 +27,10 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -34,94 +38,125 @@ from pathlib import Path
 import uvloop
 
 from muster.api.codec import Object, Objects
-from muster.api.meta import name_of
-from muster.api.resource import NODES, POD_GROUPS, PODS, Resource
-from muster.cli.bench.load import make_gang, make_pod
+from muster.cli.bench.load import make_pod
 from muster.cli.bench.real_server import assets, running_real
 from muster.cli.bench.server import Server
 from muster.client.client import Client
 from muster.client.http import HttpTransport
-from muster.client.informer import Change, Informer
 from muster.client.kubeconfig import read_kubeconfig
-from muster.clock import RealClock
-from muster.nodes.spec import make_nodes, parse_node_spec
+from real_competitors import NAMES, Meter, bind_all, competitor
+from real_work import AT_ONCE, clear, create_all, create_nodes, node_names, watching, work_of
 
-GATES = "GenericWorkload=true,GangScheduling=true"
+GATES = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
 SERVER = (f"--feature-gates={GATES}", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
-GROUPS = Resource(POD_GROUPS.group, "v1alpha2", POD_GROUPS.plural, POD_GROUPS.kind)
-NAMESPACE = "default"
-AT_ONCE = 32
 PATIENCE_S = 600.0
 """Deleting thousands of pods is one request."""
-NAMES = {"muster": "muster", "kube-scheduler": "default-scheduler", "bare": "bare"}
-BOUND_ONLY = "spec.nodeName!="
+WORKS = "plain,gang-4,gang-100,gang-1000,rack-4,start,memory"
+QUICK = {
+    "nodes": "200",
+    "pods": 400,
+    "work": "plain,gang-4,gang-100,rack-4,start,memory",
+    "rounds": 1,
+    "bound": 600,
+    "waiting": 300,
+    "stored": 1500,
+}
+ALL = {"nodes": "1000,5000", "work": WORKS, "who": "bare,bare-2,muster,kube-scheduler"}
 
 
 @dataclass(frozen=True)
 class Row:
     """One run: the work, who did it, and what came of it. `pods_per_s` 0: not all were bound in time."""
 
+    nodes: int
     work: str
     who: str
     bound: int
     pods_per_s: float
     first_s: float
     cpu_ms: float
+    server_ms: float
+    idle: float
     peak_mb: int
 
 
 def main() -> None:
     """Measures and prints a table, or JSON."""
-    parser = argparse.ArgumentParser(description="Bind pods on a real kube-apiserver, with three programs in turn.")
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--pods", type=int, default=2000)
-    parser.add_argument("--work", default="plain,gang-4,gang-100,gang-1000")
-    parser.add_argument("--who", default="bare,muster,kube-scheduler")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--limit", type=float, default=120, help="seconds after which a run is given up")
-    parser.add_argument("--start", action="store_true", help="time to the first decision on a full cluster")
-    parser.add_argument("--bound", type=int, default=11_000, help="bound pods of --start")
-    parser.add_argument("--waiting", type=int, default=3_000, help="waiting pods of --start")
-    parser.add_argument("--output", choices=("table", "json"), default="table")
-    parser.add_argument("--write", type=Path, help="write the JSON into this file, too")
-    parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = read_options()
     if options.bare is not None:
-        uvloop.run(bind_all(options.bare))
+        uvloop.run(bind_all(options.bare, options.at_once, options.part))
         return
-    if assets() is None:
+    folder = assets()
+    if folder is None:
         sys.exit("bench/real.py: KUBEBUILDER_ASSETS has no etcd and kube-apiserver (see hack/build-kube)")
+    if "kube-scheduler" in options.who.split(",") and not (folder / "kube-scheduler").exists():
+        sys.exit(f"bench/real.py: {folder} has no kube-scheduler: build it, or say --who bare,muster")
     rows: list[Row] = []
     for number in range(options.rounds):
-        rows += asyncio.run(run_round(options, number))
+        for nodes in (int(each) for each in options.nodes.split(",")):
+            rows += asyncio.run(run_round(options, folder, nodes, number))
+            if options.write is not None:
+                options.write.write_text(json.dumps(summary(rows, options), indent=2))
     result = summary(rows, options)
-    if options.write is not None:
-        options.write.write_text(json.dumps(result, indent=2))
     print(json.dumps(result, indent=2) if options.output == "json" else table(result))
+
+
+def read_options() -> argparse.Namespace:
+    """What the command line says; `--quick` and `--all` are defaults of the rest."""
+    parser = argparse.ArgumentParser(description="Bind pods on a real kube-apiserver, with three programs in turn.")
+    parser.add_argument("--quick", action="store_true", help="everything, small")
+    parser.add_argument("--all", action="store_true", help="everything, at full size")
+    parser.add_argument("--nodes", default="1000", help="how many; several with commas between them")
+    parser.add_argument("--pods", type=int, default=3000)
+    parser.add_argument("--work", default="plain,gang-4,gang-100,gang-1000,rack-4", help=WORKS)
+    parser.add_argument("--who", default="bare,muster,kube-scheduler", help=",".join(NAMES))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=120, help="seconds after which a run is given up")
+    parser.add_argument("--bound", type=int, default=11_000, help="bound pods of the work start")
+    parser.add_argument("--waiting", type=int, default=3_000, help="waiting pods of the work start")
+    parser.add_argument("--stored", type=int, default=50_000, help="bound pods of the work memory")
+    parser.add_argument("--at-once", type=int, default=AT_ONCE, help="how many bindings bare has under way")
+    parser.add_argument("--output", choices=("table", "json"), default="table")
+    parser.add_argument("--write", type=Path, help="write the JSON into this file, too, after each round")
+    parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--part", default="0/1", help=argparse.SUPPRESS)
+    chosen = parser.parse_known_args()[0]
+    parser.set_defaults(**(QUICK if chosen.quick else ALL if chosen.all else {}))
+    options = parser.parse_args()
+    unknown = [each for each in options.who.split(",") if each not in NAMES]
+    unknown += [each for each in options.work.split(",") if not _is_work(each)]
+    if unknown:
+        parser.error(f"{', '.join(unknown)}: not known; --who takes {', '.join(NAMES)}, --work {WORKS}")
+    return options
+
+
+def _is_work(text: str) -> bool:
+    kind, _, size = text.partition("-")
+    return text in ("plain", "start", "memory") or (kind in ("gang", "rack") and size.isdecimal() and int(size) > 0)
 
 
 # -- one round -------------------------------------------------------------------------------------------------------
 
 
-async def run_round(options: argparse.Namespace, number: int) -> list[Row]:
-    """All works by all competitors on one server."""
-    folder = assets()
-    assert folder is not None
+async def run_round(options: argparse.Namespace, folder: Path, nodes: int, number: int) -> list[Row]:
+    """All works by all competitors: those that count pods on one server, each other one on a server of its own."""
     who = options.who.split(",")
     who = who[number % len(who) :] + who[: number % len(who)]
+    works = options.work.split(",")
     rows = []
-    if options.start:
-        for each in who:
-            async with prepared(folder, options.nodes) as (server, client):
-                say(f"round {number + 1}: start of {each}")
-                rows.append(await run_start(client, server, folder, each, options))
-        return rows
-    async with prepared(folder, options.nodes) as (server, client):
-        for work in options.work.split(","):
-            for each in who:
-                say(f"round {number + 1}: {work} by {each}")
-                rows.append(await run_work(client, server, folder, each, work, options))
-                await clear(client)
+    counted = [work for work in works if work not in ("start", "memory")]
+    if counted:
+        async with prepared(folder, nodes) as (server, client):
+            for work in counted:
+                for each in who:
+                    rows.append(await run_work(client, server, folder, nodes, each, work, options))
+                    say(options, number, rows[-1])
+                    await clear(client)
+    for work in (work for work in works if work in ("start", "memory")):
+        for each in (each for each in who if not each.startswith("bare")):
+            async with prepared(folder, nodes) as (server, client):
+                rows.append(await run_start(client, server, folder, nodes, each, work, options))
+                say(options, number, rows[-1])
     return rows
 
 
@@ -141,194 +176,50 @@ async def prepared(folder: Path, nodes: int) -> AsyncIterator[tuple[Server, Clie
 
 
 async def run_work(
-    client: Client, server: Server, folder: Path, who: str, work: str, options: argparse.Namespace
+    client: Client, server: Server, folder: Path, nodes: int, who: str, work: str, options: argparse.Namespace
 ) -> Row:
     """The pods of a work from the first one bound to the last."""
     groups, pods = work_of(work, options.pods, NAMES[who])
-    await at_once([lambda group=group: client.create(GROUPS, NAMESPACE, group) for group in groups])
-    await at_once([lambda pod=pod: client.create(PODS, NAMESPACE, pod) for pod in pods])
+    await create_all(client, groups, pods)
     async with watching(client) as seen:
-        with competitor(who, server, folder) as process:
-            began, before = time.perf_counter(), [0.0]
-            seen.on_first = lambda: before.append(process.cpu_s())
+        with competitor(who, server, folder, GATES, options.at_once) as processes:
+            began = time.perf_counter()
+            meters = [Meter(processes, server)]
+            seen.on_first = lambda: meters.append(Meter(processes, server))
             times = await seen.until(len(pods), options.limit)
-            cpu_s = process.cpu_s() - before[-1]
-            peak_mb = process.peak_mb()
+            cpu_s, server_s, idle = meters[-1].used()
+            peak_mb = sum(each.peak_mb() for each in processes)
     is_whole = len(times) == len(pods) and len(times) > 1
-    rate = (len(times) - 1) / (times[-1] - times[0]) if is_whole else 0.0
+    rate = (len(times) - 1) / max(1e-6, times[-1] - times[0]) if is_whole else 0.0
     first_s = times[0] - began if times else 0.0
-    return Row(work, who, len(times), rate, first_s, 1000 * cpu_s / max(1, len(times)), peak_mb)
+    count = max(1, len(times))
+    return Row(
+        nodes, work, who, len(times), rate, first_s, 1000 * cpu_s / count, 1000 * server_s / count, idle, peak_mb
+    )
 
 
-async def run_start(client: Client, server: Server, folder: Path, who: str, options: argparse.Namespace) -> Row:
+async def run_start(
+    client: Client, server: Server, folder: Path, nodes: int, who: str, work: str, options: argparse.Namespace
+) -> Row:
     """From the start of the process to the first pod bound, on a cluster with many bound and many waiting pods."""
-    name, nodes = NAMES[who], cycle(node_names(options.nodes))
-    bound = [make_pod(f"bound-{number}", node=next(nodes)) for number in range(options.bound)]
-    groups, waiting = work_of("gang-100", options.waiting, name)
+    name, next_node = NAMES[who], cycle(node_names(nodes))
+    count = options.stored if work == "memory" else options.bound
+    bound = [make_pod(f"bound-{number}", node=next(next_node)) for number in range(count)]
+    groups, waiting = work_of("gang-100", options.waiting, name) if work == "start" else ([], [])
     for group in groups:
         group["spec"]["schedulingPolicy"]["gang"]["minCount"] = 101  # all of them wait, and are looked at
-    last = [{**pod, "spec": {**pod["spec"], "schedulerName": name}} for pod in [make_pod("last")]]
-    await at_once([lambda pod=pod: client.create(PODS, NAMESPACE, pod) for pod in bound])
-    await at_once([lambda group=group: client.create(GROUPS, NAMESPACE, group) for group in groups])
-    await at_once([lambda pod=pod: client.create(PODS, NAMESPACE, pod) for pod in (*waiting, *last)])
-    async with watching(client, after=len(bound)) as seen:
+    last = make_pod("last")
+    last["spec"]["schedulerName"] = name
+    await create_all(client, groups, [*bound, *waiting, last])
+    async with watching(client, after=count) as seen:
         began = time.perf_counter()
-        with competitor(who, server, folder) as process:
+        with competitor(who, server, folder, GATES, options.at_once) as processes:
+            meter = Meter(processes, server)
             times = await seen.until(1, options.limit)
-            cpu_s, peak_mb = process.cpu_s(), process.peak_mb()
+            cpu_s, server_s, idle = meter.used()
+            peak_mb = sum(each.peak_mb() for each in processes)
     first_s = times[0] - began if times else 0.0
-    return Row("start", who, len(times), 0.0, first_s, 1000 * cpu_s, peak_mb)
-
-
-def work_of(work: str, count: int, scheduler: str) -> tuple[Objects, Objects]:
-    """Groups and pods: `plain`, or `gang-SIZE`."""
-    if work == "plain":
-        pods = [make_pod(f"pod-{number}") for number in range(count)]
-        groups: Objects = []
-    else:
-        size = int(work.removeprefix("gang-"))
-        numbers = range(max(1, count // size))
-        groups = [{**make_gang(f"g{number}", size), "apiVersion": GROUPS.api_version} for number in numbers]
-        pods = [make_pod(f"g{number}-{at}", group=f"g{number}") for number in numbers for at in range(size)]
-    for pod in pods:
-        pod["spec"]["schedulerName"] = scheduler
-    return groups, pods
-
-
-def node_names(count: int) -> list[str]:
-    return [name_of(node) for node in nodes_of(count)]
-
-
-def nodes_of(count: int) -> Objects:
-    return make_nodes([parse_node_spec(f"count={count},cpu=32,memory=256Gi,racks={max(1, count // 20)}")], 0.0)
-
-
-async def create_nodes(client: Client, count: int) -> None:
-    """Nodes that are ready, without kubelets."""
-
-    async def create(node: Object) -> None:
-        await client.create(NODES, None, node)
-        await client.patch(NODES, None, name_of(node), {"spec": {"taints": None}})
-
-    await at_once([lambda node=node: create(node) for node in nodes_of(count)])
-
-
-async def clear(client: Client) -> None:
-    """Delete pods, groups and events."""
-    for path in (PODS.path(NAMESPACE), GROUPS.path(NAMESPACE), f"/api/v1/namespaces/{NAMESPACE}/events"):
-        await client.transport.request("DELETE", path, query=[("gracePeriodSeconds", "0")])
-    patch = {"metadata": {"finalizers": None}}
-    names = [name_of(group) for group in (await client.list(GROUPS, NAMESPACE)).items]
-    await at_once([lambda name=name: client.patch(GROUPS, NAMESPACE, name, patch) for name in names])
-
-
-async def at_once(calls: list[object]) -> None:
-    """Await the coroutines that these make, `AT_ONCE` at a time."""
-    remaining = iter(calls)
-
-    async def work() -> None:
-        for call in remaining:
-            await call()  # type: ignore[operator]  # what is passed are functions without arguments
-
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
-
-
-class Seen:
-    """When pods were seen bound, as `time.perf_counter()`."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-        self.on_first: Callable[[], None] = lambda: None
-        self._wanted = 0
-        self._reached = asyncio.Event()
-
-    def note(self, changes: list[Change]) -> None:
-        now = time.perf_counter()
-        if not self.times:
-            self.on_first()
-        self.times += [now for change in changes if change.type == "ADDED"]
-        if len(self.times) >= self._wanted:
-            self._reached.set()
-
-    async def until(self, count: int, limit_s: float) -> list[float]:
-        """The times once there are so many; fewer at the limit."""
-        self._wanted = count
-        self._reached.clear()
-        if len(self.times) < count:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._reached.wait(), limit_s)
-        return self.times[:count]
-
-
-@contextlib.asynccontextmanager
-async def watching(client: Client, after: int = 0) -> AsyncIterator[Seen]:
-    """A watch of bound pods. `after`: so many are bound already, and do not count."""
-    informer = Informer(client, RealClock(), PODS, namespace=NAMESPACE, field_selector=BOUND_ONLY)
-    seen = Seen()
-    task = asyncio.create_task(informer.run())
-    await informer.synced.wait()
-    assert len(informer.objects) == after, f"{len(informer.objects)} pods are bound, not {after}"
-    informer.add_handler(seen.note)
-    seen.times.clear()
-    yield seen
-    task.cancel()
-    await asyncio.wait([task])
-
-
-# -- competitors -----------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def competitor(who: str, server: Server, folder: Path) -> Iterator[Server]:
-    """The program, started; killed at the end."""
-    with tempfile.TemporaryDirectory() as name, (Path(name) / "log").open("w") as log:
-        command = {
-            "muster": [sys.executable, "-m", "muster.cli.main", "scheduler", "--kubeconfig", str(server.kubeconfig)],
-            "bare": [sys.executable, __file__, "--bare", str(server.kubeconfig)],
-            "kube-scheduler": [str(folder / "kube-scheduler"), "--secure-port=0", f"--feature-gates={GATES}"],
-        }[who]
-        if who == "muster":
-            command += ["--no-leader-elect", "--port=0"]
-        if who == "kube-scheduler":
-            config = {
-                "apiVersion": "kubescheduler.config.k8s.io/v1",
-                "kind": "KubeSchedulerConfiguration",
-                "leaderElection": {"leaderElect": False},
-                "clientConnection": {"kubeconfig": str(server.kubeconfig), "qps": 5000, "burst": 5000},
-            }
-            (Path(name) / "config.yaml").write_text(json.dumps(config))
-            command.append(f"--config={name}/config.yaml")
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, text=True, env=dict(os.environ))
-        try:
-            yield Server(process, server.kubeconfig, 0.0, 0.0)
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-
-
-async def bind_all(kubeconfig: Path) -> None:
-    """What `bare` is: every pod that names it goes to the next node."""
-    transport = HttpTransport(read_kubeconfig(kubeconfig), max_connections=AT_ONCE, trims=True)
-    client = Client(transport, user_agent="bare", streams_lists=True)
-    nodes = cycle([name_of(node) for node in (await client.list(NODES)).items])
-    todo: asyncio.Queue[str] = asyncio.Queue()
-
-    def note(changes: list[Change]) -> None:
-        for change in changes:
-            pod = change.new
-            if change.type == "ADDED" and pod is not None and pod["spec"].get("schedulerName") == "bare":
-                todo.put_nowait(name_of(pod))
-
-    async def bind() -> None:
-        while True:
-            name = await todo.get()
-            target = {"apiVersion": "v1", "kind": "Node", "name": next(nodes)}
-            body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-            await client.create(PODS, NAMESPACE, body, name=name, subresource="binding")
-
-    informer = Informer(client, RealClock(), PODS, namespace=NAMESPACE)
-    informer.add_handler(note)
-    await asyncio.gather(informer.run(), *(bind() for _ in range(AT_ONCE)))
+    return Row(nodes, work, who, len(times), 0.0, first_s, 1000 * cpu_s, 1000 * server_s, idle, peak_mb)
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
@@ -337,12 +228,13 @@ async def bind_all(kubeconfig: Path) -> None:
 def summary(rows: list[Row], options: argparse.Namespace) -> Object:
     """Medians over the rounds, and shares of what the bare client of the same round reached."""
     found: Objects = []
-    for work, who in dict.fromkeys((row.work, row.who) for row in rows):
-        mine = [row for row in rows if (row.work, row.who) == (work, who)]
-        bare = [row for row in rows if (row.work, row.who) == (work, "bare")]
+    for nodes, work, who in dict.fromkeys((row.nodes, row.work, row.who) for row in rows):
+        mine = [row for row in rows if (row.nodes, row.work, row.who) == (nodes, work, who)]
+        bare = [row for row in rows if (row.nodes, row.work, row.who) == (nodes, work, "bare")]
         shares = [row.pods_per_s / other.pods_per_s for row, other in zip(mine, bare, strict=False) if other.pods_per_s]
         found.append(
             {
+                "nodes": nodes,
                 "work": work,
                 "who": who,
                 "bound": min(row.bound for row in mine),
@@ -350,17 +242,20 @@ def summary(rows: list[Row], options: argparse.Namespace) -> Object:
                 "share": round(statistics.median(shares), 2) if shares else None,
                 "first_s": round(statistics.median(row.first_s for row in mine), 2),
                 "cpu_ms": round(statistics.median(row.cpu_ms for row in mine), 2),
+                "server_ms": round(statistics.median(row.server_ms for row in mine), 2),
+                "idle": round(statistics.median(row.idle for row in mine), 2),
                 "peak_mb": max(row.peak_mb for row in mine),
             }
         )
-    setting = {"nodes": options.nodes, "pods": options.pods, "rounds": options.rounds, "cores": os.cpu_count()}
+    setting: Object = {"pods": options.pods, "rounds": options.rounds, "cores": os.cpu_count()}
+    setting |= {"bound": options.bound, "waiting": options.waiting, "stored": options.stored}
     setting["load_1min"] = round(os.getloadavg()[0], 1)
     return {"setting": setting, "rows": found}
 
 
 def table(result: Object) -> str:
     """The rows for people."""
-    names = ("work", "who", "bound", "pods_per_s", "share", "first_s", "cpu_ms", "peak_mb")
+    names = tuple(result["rows"][0])
     lines = [" ".join(f"{name:>14}" for name in names)]
     lines += [
         " ".join(f"{row[name] if row[name] is not None else '-':>14}" for name in names) for row in result["rows"]
@@ -368,7 +263,12 @@ def table(result: Object) -> str:
     return "\n".join([*lines, f"setting: {result['setting']}"])
 
 
-def say(text: str) -> None:
+def say(options: argparse.Namespace, number: int, row: Row) -> None:
+    """One line of progress."""
+    what = f"{row.pods_per_s:.0f} pods/s" if row.pods_per_s else f"first after {row.first_s:.1f} s"
+    text = (
+        f"round {number + 1} of {options.rounds}, {row.nodes} nodes: {row.work} by {row.who}: {row.bound} bound, {what}"
+    )
     print(text, file=sys.stderr, flush=True)
 
 

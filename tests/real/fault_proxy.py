@@ -8,12 +8,14 @@ import gc
 import random
 import ssl
 import warnings
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 import aiohttp
 from aiohttp import web
 from real_servers import CLOSING_S, TOKEN
+
+from muster.api.codec import dumps, loads
 
 HOP_BY_HOP = ("connection", "transfer-encoding", "content-encoding", "content-length", "host", "keep-alive")
 
@@ -22,14 +24,20 @@ HOP_BY_HOP = ("connection", "transfer-encoding", "content-encoding", "content-le
 class Faults:
     """What the proxy does to writes. Rates are of 1; a lost answer is lost after the write took effect.
 
-    `on_bind` is told the number of each binding (from 1) before it is passed on; False: it is not passed on.
+    `on_bind` is told the number of each binding (from 1) before it is passed on; False: it is not passed on. `passes`
+    is told every request, and `answered` every one whose answer is not passed back yet; False: the connection breaks.
+    `before_bind` is awaited with the pod and the node of each binding before it is passed on.
     """
 
     slow_s: float = 0.0
     refused: float = 0.0
     lost: float = 0.0
     throttled: float = 0.0
+    conflicts: float = 0.0
     on_bind: Callable[[int], bool] = lambda number: True
+    before_bind: Callable[[str, str], Awaitable[None]] | None = None
+    passes: Callable[[web.Request], bool] = lambda request: True
+    answered: Callable[[web.Request], bool] = lambda request: True
     rng: random.Random = field(default_factory=lambda: random.Random(1))
 
 
@@ -68,6 +76,11 @@ class FaultProxy:
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
 
+    @property
+    def watches(self) -> int:
+        """How many watches are open."""
+        return len(self._watches)
+
     def cut_watches(self) -> int:
         """Break all watches; how many there were."""
         cut = 0
@@ -78,7 +91,19 @@ class FaultProxy:
                 cut += 1
         return cut
 
+    async def expire_watches(self) -> int:
+        """End all watches with 410 Gone, as a server that has forgotten; how many there were."""
+        open_ones = list(self._watches)
+        status = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
+        for response in open_ones:
+            with contextlib.suppress(ConnectionError):
+                await response.write(dumps({"type": "ERROR", "object": status}) + b"\n")
+        self.cut_watches()
+        return len(open_ones)
+
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if not self.faults.passes(request):
+            return _broken(request)
         if request.method != "GET":
             fault = await self._fault(request)
             if fault is not None:
@@ -100,7 +125,8 @@ class FaultProxy:
             if "watch=true" in request.query_string:
                 return await self._stream(request, answer, kept)
             body = await answer.read()
-            if request.method != "GET" and self.faults.rng.random() < self.faults.lost:
+            is_lost = request.method != "GET" and self.faults.rng.random() < self.faults.lost
+            if is_lost or not self.faults.answered(request):
                 return _broken(request)
             if "Content-Encoding" in answer.headers:
                 kept["Content-Encoding"] = answer.headers["Content-Encoding"]
@@ -112,14 +138,17 @@ class FaultProxy:
             self.binds += 1
             if not faults.on_bind(self.binds):
                 return _broken(request)
+            if faults.before_bind is not None:
+                binding = loads(await request.read())
+                await faults.before_bind(binding["metadata"]["name"], binding["target"]["name"])
         if faults.slow_s:
             await asyncio.sleep(faults.slow_s * faults.rng.random() * 2)
         drawn = faults.rng.random()
         if drawn < faults.refused:
-            return web.json_response(
-                {"kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError"}, status=500
-            )
-        if drawn < faults.refused + faults.throttled:
+            return _status(500, "InternalError")
+        if drawn < faults.refused + faults.conflicts:
+            return _status(409, "Conflict")
+        if drawn < faults.refused + faults.conflicts + faults.throttled:
             return web.Response(status=429, headers={"Retry-After": "1"}, text="too many requests")
         return None
 
@@ -138,6 +167,10 @@ class FaultProxy:
         finally:
             self._watches.discard(response)
         return response
+
+
+def _status(code: int, reason: str) -> web.Response:
+    return web.json_response({"kind": "Status", "status": "Failure", "code": code, "reason": reason}, status=code)
 
 
 def _broken(request: web.Request) -> web.StreamResponse:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from control_planes import PATIENCE_S, _free_port, _is_ready, key, process, wait_until
-from releases import KubernetesRelease, release_of
+from releases import KubernetesRelease, folders, release_of
 
 from muster.api.codec import Object, Objects
 from muster.api.groups import POD_GROUP_KEY
@@ -52,6 +52,17 @@ def find_assets(programs: tuple[str, ...] = ("etcd", "kube-apiserver", "kubectl"
             pytest.fail(message)
         pytest.skip(message)
     return Path(folder)
+
+
+def find_release(minor: str) -> Path:
+    """The folder of a release's binaries; skips where there is none, unless MUSTER_REAL names the release, too."""
+    found = next((folder for folder in folders() if release_of(folder).minor == minor), None)
+    if found is None:
+        message = f"NOT RUN: needs binaries of Kubernetes {minor}, too: make test-upgrade builds them (see releases.py)"
+        if minor in os.environ.get("MUSTER_REAL", ""):
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
 
 
 @dataclass
@@ -125,6 +136,22 @@ class RealServer:
         """End kube-apiserver as a crash would."""
         self._process.kill()
         self._process.wait()
+
+    @contextlib.contextmanager
+    def controllers(self, *names: str) -> Iterator[None]:
+        """These controllers of the release's kube-controller-manager, running."""
+        command = [str(self.assets / "kube-controller-manager"), "--kubeconfig", str(self.kubeconfig)]
+        command += ["--leader-elect=false", "--secure-port=0", f"--controllers={','.join(names)}"]
+        command += ["--service-account-private-key-file=sa.key", self.release.feature_gates]
+        with process(command, self.directory / "controllers.log", self.directory):
+            yield
+
+    def upgrade(self, assets: Path) -> None:
+        """Stop, and start another release on the same data."""
+        self._process.terminate()
+        self._process.wait(60)
+        self.assets = assets
+        self.start()
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """What kubectl printed. Fails the test if it fails."""
@@ -277,26 +304,32 @@ CLOSING_S = 0.25
 
 
 @contextlib.asynccontextmanager
-async def cluster(server: RealServer, name: str) -> AsyncIterator[Cluster]:
-    """A part of a server; its nodes go at the end, and so do its pods."""
+async def cluster(server: RealServer, name: str, *, keeps: bool = False) -> AsyncIterator[Cluster]:
+    """A part of a server; its nodes go at the end, and so do its pods, unless it `keeps` them."""
     transport = HttpTransport(read_kubeconfig(server.kubeconfig), max_connections=32)
     client = Client(transport, user_agent="tests")
-    await client.create(NAMESPACES, None, {"metadata": {"name": name}})
+    try:
+        await client.create(NAMESPACES, None, {"metadata": {"name": name}})
+    except ApiError as error:
+        if not error.is_already_exists:
+            raise
     try:
         yield Cluster(client, name, server.release)
     finally:
-        await client.transport.request("DELETE", PODS.path(name), query=[("gracePeriodSeconds", "0")])
-        await client.transport.request("DELETE", NODES.path(), query=[("labelSelector", f"{POOL}={name}")])
+        if not keeps:
+            await client.transport.request("DELETE", PODS.path(name), query=[("gracePeriodSeconds", "0")])
+            await client.transport.request("DELETE", NODES.path(), query=[("labelSelector", f"{POOL}={name}")])
         await transport.aclose()
         await asyncio.sleep(CLOSING_S)
 
 
 class Kubelets:
     """Takes pods onto the nodes of a cluster in the order in which it sees them, rejects those without room, and ends
-    those that are deleted."""
+    those that are deleted. `rejects`: the first ones that it sees, as if something else had taken their room."""
 
-    def __init__(self, of: Cluster) -> None:
+    def __init__(self, of: Cluster, rejects: int = 0) -> None:
         self.rejected: list[str] = []
+        self._rejects = rejects
         self._cluster = of
         self._taken: dict[str, tuple[str, int]] = {}
         self._capacity: dict[str, int] = {}
@@ -332,7 +365,7 @@ class Kubelets:
             node, cpu = pod["spec"]["nodeName"], _pod_cpu(pod)
             used = sum(amount for where, amount in self._taken.values() if where == node)
             status: Object = {"phase": "Running"}
-            if used + cpu > self._capacity.get(node, 0):
+            if used + cpu > self._capacity.get(node, 0) or len(self.rejected) < self._rejects:
                 status = {"phase": "Failed", "reason": "OutOfcpu", "message": "no room"}
                 self.rejected.append(name)
             else:

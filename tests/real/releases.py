@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from dataclasses import dataclass, field
@@ -110,6 +111,16 @@ RELEASES = {
         KubernetesRelease("1.37", _ALL_1_37, ("v1alpha3", "v1beta1"), "WorkloadWithJob"),
     )
 }
+
+
+def folders() -> list[Path]:
+    """Where binaries of any release may be: `KUBEBUILDER_ASSETS`, those of `MUSTER_KUBERNETES` (folders with colons
+    between them), and what `make test-real` built."""
+    named = [os.environ.get("KUBEBUILDER_ASSETS", ""), *os.environ.get("MUSTER_KUBERNETES", "").split(":")]
+    built = sorted((Path.home() / ".cache" / "muster").glob("kubernetes-v*"))
+    return [
+        folder for folder in (*(Path(name) for name in named if name), *built) if (folder / "kube-apiserver").exists()
+    ]
 
 
 @cache

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from control_planes import process
 from real_servers import RealServer, find_assets
 from releases import GROUP, release_of
 
@@ -18,20 +17,17 @@ from muster.testing import make_group, make_pod
 
 pytestmark = pytest.mark.real
 
-CONTROLLERS = "garbage-collector-controller,podgroup-protection-controller"
-
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RealServer]:
     assets = find_assets(("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"))
     if not release_of(assets).has_pod_groups:
         pytest.skip("Kubernetes 1.35 has no groups that could be deleted")
-    with RealServer(tmp_path, assets, serves_groups=True).running() as running:
-        command = [str(assets / "kube-controller-manager"), "--kubeconfig", str(running.kubeconfig)]
-        command += ["--leader-elect=false", "--secure-port=0", f"--controllers={CONTROLLERS}"]
-        command += ["--service-account-private-key-file=sa.key", running.release.feature_gates]
-        with process(command, tmp_path / "controllers.log", tmp_path):
-            yield running
+    with (
+        RealServer(tmp_path, assets, serves_groups=True).running() as running,
+        running.controllers("garbage-collector-controller", "podgroup-protection-controller"),
+    ):
+        yield running
 
 
 def migrate(server: RealServer, step: str, directory: Path) -> str:

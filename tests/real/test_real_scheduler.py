@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from control_planes import process, wait_until
-from fault_proxy import FaultProxy, Faults
 from real_servers import (
     CUSTOM_GROUPS,
     Cluster,
@@ -166,30 +165,6 @@ def test_dry_run_says_and_writes_nothing(server: RealServer, tmp_path: Path) -> 
 # -- faults ----------------------------------------------------------------------------------------------------------
 
 
-def test_slow_failing_and_lost_writes_and_cut_watches_only_take_time(server: RealServer, tmp_path: Path) -> None:
-    async def story(part: Cluster) -> None:
-        await part.add_nodes(5, cpu=10)
-        sizes = {f"g{number}": 5 for number in range(6)}
-        faults = Faults(slow_s=0.02, refused=0.15, lost=0.1, throttled=0.05)
-        async with FaultProxy(server.port, faults).running() as proxy:
-            config = server.write_kubeconfig("faulty", proxy.url)
-            with muster_scheduler(tmp_path, config) as muster:
-                await asyncio.to_thread(wait_until, lambda: ready(muster), "it decides")
-                cut = 0
-                for name, size in sizes.items():
-                    await part.create_gang(name, size)
-                    cut += proxy.cut_watches()
-                    await asyncio.sleep(0.5)
-                assert cut > 20
-                await part.until_bound(30)
-                assert proxy.binds > 30, "some were sent again"
-                assert await asyncio.to_thread(muster.end) == 0
-                assert "Traceback" not in muster.said
-        assert await part.crowded_nodes() == {}
-
-    run(server, "faults", story)
-
-
 def test_scheduler_goes_on_after_the_server_was_away(assets: Path, tmp_path: Path) -> None:
     own = RealServer(tmp_path, assets, serves_groups=True)
 
@@ -207,34 +182,6 @@ def test_scheduler_goes_on_after_the_server_was_away(assets: Path, tmp_path: Pat
 
     with own.running():
         run(own, "away", story)
-
-
-@pytest.mark.parametrize("at", [1, 4, 7, 11])
-def test_scheduler_killed_between_two_bindings_leaves_no_gang_in_part(
-    server: RealServer, tmp_path: Path, at: int
-) -> None:
-    async def story(part: Cluster) -> None:
-        await part.add_nodes(3, cpu=4)
-        killed: list[Muster] = []
-
-        def kill_at(number: int) -> bool:
-            if number > at and killed:
-                killed.pop().kill()
-            return number <= at
-
-        async with FaultProxy(server.port, Faults(on_bind=kill_at)).running() as proxy:
-            config = server.write_kubeconfig("deadly", proxy.url)
-            for name in ("a", "b", "c"):
-                await part.create_gang(name, 4)
-            with muster_scheduler(tmp_path, config) as muster:
-                killed.append(muster)
-                await asyncio.to_thread(muster.running.wait, 30)
-        assert len(await part.bound()) == at
-        with muster_scheduler(tmp_path, server.kubeconfig):
-            await part.until_bound(12)
-        assert await part.crowded_nodes() == {}
-
-    run(server, f"killed-{at}", story)
 
 
 def test_half_bound_gang_whose_room_was_taken_meanwhile_is_undone(server: RealServer, tmp_path: Path) -> None:

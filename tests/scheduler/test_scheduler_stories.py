@@ -559,3 +559,13 @@ def test_whatever_the_network_does_gangs_end_whole_and_no_node_is_overcommitted(
             assert placed or size > nodes * 4 - len(bound)
 
     run(story, rule=rule)
+
+
+@pytest.mark.parametrize("code", ["409", "429", "500"])
+def test_a_condition_that_cannot_be_written_at_first_is_written_later(code: str) -> None:
+    async def story(world: World) -> None:
+        await world.create(make_pod("a", gpu=1))
+        await world.clock.sleep(30)
+        assert (await world.said("a"))[0] == "Unschedulable"
+
+    run(story, rule=lambda method, path, asked: code if path.endswith("/a/status") and asked < 2 else "")

@@ -100,5 +100,10 @@ class ApiError(ClientError):
         return self.reason == "Conflict"
 
     @property
+    def may_pass(self) -> bool:
+        """Whether the same request, made anew from what is there then, may succeed later: 409, 429 and 5xx."""
+        return self.code in (409, 429) or self.code >= 500
+
+    @property
     def is_already_exists(self) -> bool:
         return self.reason == "AlreadyExists"

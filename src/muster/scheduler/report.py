@@ -184,7 +184,7 @@ class Reporter:
         try:
             await self._client.patch(resource, namespace, name, patch, type_=type_, subresource="status")
         except ClientError as error:
-            if isinstance(error, ApiError) and error.code != 429 and error.code < 500:
+            if isinstance(error, ApiError) and not error.may_pass:
                 self.dropped += 1
                 return True
             self._wanted.setdefault(target, wanted)
@@ -202,7 +202,7 @@ class Reporter:
         try:
             await self._client.patch(PODS, namespace, name, patch)
         except ClientError as error:
-            if isinstance(error, ApiError) and error.code != 429 and error.code < 500:
+            if isinstance(error, ApiError) and not error.may_pass:
                 logger.warning("pod not annotated", extra={"pod": key, "error": str(error)})
                 return True
             return False

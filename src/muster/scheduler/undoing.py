@@ -78,7 +78,7 @@ class Undoer:
             except TransportError:
                 pass
             except ApiError as error:
-                if error.code != 429 and error.code < 500:
+                if not error.may_pass:
                     return False
             await self._clock.sleep(min(MAX_RETRY_S, FIRST_RETRY_S * 2.0 ** min(attempts, 30)))
             attempts += 1
