@@ -85,6 +85,7 @@ class FaultProxy:
         """Break all watches; how many there were."""
         cut = 0
         for response in list(self._watches):
+            self._watches.discard(response)
             request = getattr(response, "_req", None)
             if request is not None and request.transport is not None:
                 request.transport.abort()
