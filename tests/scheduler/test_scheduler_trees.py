@@ -358,3 +358,18 @@ def test_the_search_says_when_it_proved_nothing() -> None:
     assert isinstance(decide_tree(state.snapshot(), root).outcomes["default/a"], Infeasible)
     fitting = Branch("root", (leaf("a", 2, 1, state),), 1)
     assert isinstance(decide_tree(state.snapshot(), fitting).outcomes["default/a"], Placed)
+
+
+def test_the_priority_of_the_root_is_that_of_all_of_its_tree() -> None:
+    low: Object = {"priority": 1}
+    high: Object = {"priority": 9}
+    world = World(
+        composite("root", 2, **high),
+        *(group("a", 1, "root"), make_pod("a-0", group="a", cpu="1", spec=low)),
+        *(group("b", 1, "root"), make_pod("b-0", group="b", cpu="1", spec=high)),
+        make_pod("single", cpu="1", spec={"priority": 5}),
+    )
+
+    world.add(*nodes(2))
+
+    assert sorted(world.placed) == ["default/a-0", "default/b-0"]

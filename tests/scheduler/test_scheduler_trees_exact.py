@@ -263,3 +263,23 @@ def test_of_choices_with_as_many_members_the_first_groups_are_taken() -> None:
     decision = decide_tree(state.snapshot(), Branch("root", tuple(leaves), 2))
 
     assert [leaf.ref.name for leaf in leaves if decision.placements(leaf)] == ["g1", "g2"]
+
+
+def test_without_work_to_spend_nothing_is_claimed() -> None:
+    state = ClusterState()
+    for at in range(2):
+        state.set_node(make_node(f"n{at}", cpu="3"))
+    shape = state.shape_of(make_pod(cpu="2"))
+    leaves = [
+        Leaf(GroupRef("default", name), tuple(Member(f"default/{name}-{at}", shape) for at in range(size)), size)
+        for name, size in (("a", 2), ("b", 1))
+    ]
+    root = Branch("root", tuple(leaves), 2)
+
+    nothing, enough = (decide_tree(state.snapshot(), root, budget=budget) for budget in (0, None))
+
+    assert not nothing.succeeded
+    assert not nothing.proved
+    assert "no proof" in nothing.reason
+    assert enough.proved
+    assert enough.reason.endswith("whichever are chosen: pods of 2 cpu compete for cpu")

@@ -101,7 +101,8 @@ class Judge:
         terms = group.terms
         if terms is None:
             return {}
-        keys = [terms.topology_key] if terms.topology_key is not None else []
+        keys = self._keys_above(group) if terms.parent else []
+        keys += [terms.topology_key] if terms.topology_key is not None else []
         keys += terms.topology.tree if terms.topology is not None else ()
         nodes = {pod["spec"]["nodeName"] for pod in group.pods if pod["spec"].get("nodeName")}
         found = {}
@@ -111,6 +112,11 @@ class Judge:
             if value:
                 found[key] = value
         return found
+
+    def _keys_above(self, group: GroupView) -> list[str]:
+        """The topology labels of the composite groups above a group."""
+        above = (self._core.cache.composite_terms(key) for key in self._core.entities.composites_above(group.ref.key))
+        return [key for terms in above if terms is not None for key in (terms.topology_key, *terms.preferred) if key]
 
     def _domain(self, members: Members, terms: GroupTerms | None) -> OneDomain | None:
         """What the group asks of the topology."""

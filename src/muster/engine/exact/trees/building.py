@@ -7,7 +7,7 @@ else in the engine decides about it as about any pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -73,21 +73,17 @@ def build(
     members = [member for group in groups_of(asked) for member in group.members]
     coupled = binding(profile, snapshot, demands_of(members))
     builder = _Builder(profile, snapshot, coupled, scope, None if coupled else most_copies)
-    try:
-        ways = builder.ways(asked, scope if region is None else region)
-    except _TooManyError:
-        return None
+    ways = builder.ways(asked, scope if region is None else region)
     slots = tuple(Slot(way, 0, copies) for _, way in ways)
     tree = Choose((Kind(tuple(range(copies)), slots),) if slots else (), copies)
     most = _most(tree, len(builder.classes))
-    demands = [
-        Demand(each.pinned, tuple(range(max(1, number)))) for each, number in zip(builder.classes, most, strict=True)
-    ]
-    return Built(tree, tuple(builder.classes), tuple(demands), tuple(builder.rooms), coupled, builder.short)
-
-
-class _TooManyError(Exception):
-    """There are more classes than a relaxation is made of."""
+    used = [at for at, number in enumerate(most) if number]
+    if len(used) > MOST_CLASSES:
+        return None
+    demands = tuple(Demand(builder.classes[at].pinned, tuple(range(most[at]))) for at in used)
+    classes, rooms = tuple(builder.classes[at] for at in used), tuple(builder.rooms[at] for at in used)
+    tree = _renumbered(tree, {at: place for place, at in enumerate(used)})
+    return Built(tree, classes, demands, rooms, coupled, builder.short)
 
 
 @dataclass(slots=True)
@@ -151,8 +147,8 @@ class _Builder:
                 kinds.append(Kind(tuple(members), slots))
         possible = sum(len(kind.members) for kind in kinds)
         if possible < branch.least:
-            number = str(possible) if possible else "none"
-            self.short = self.short or f"of the groups of {branch.name} {number} would have room alone"
+            number = f"only {possible}" if possible else "none"
+            self.short = self.short or f"{number} of the groups of {branch.name} would have room alone"
             return None
         return Choose(tuple(kinds), branch.least)
 
@@ -167,8 +163,6 @@ class _Builder:
         at = self._places.get((shape, region))
         if at is None:
             at = self._places[shape, region] = len(self.classes)
-            if at >= MOST_CLASSES:
-                raise _TooManyError
             pinned = pinned_shape(shape, region, self.scope)
             self.classes.append(Class(shape, pinned))
             count = self.profile.ceiling if self.is_coupled else self.profile.count
@@ -182,6 +176,21 @@ def pinned_shape(shape: Shape, region: Region, scope: Region = ()) -> Shape:
     if not pins:
         return shape
     return replace(shape, nodes=structs.replace(shape.nodes, selector=(*shape.nodes.selector, *pins)))
+
+
+def _renumbered(choose: Choose, places: Mapping[int, int]) -> Choose:
+    """The choices with other numbers for their classes."""
+
+    def renumbered(node: Node) -> Node:
+        if isinstance(node, Part):
+            return structs.replace(node, classes=tuple(places[each] for each in node.classes))
+        return _renumbered(node, places)
+
+    kinds = [
+        structs.replace(kind, slots=tuple(structs.replace(slot, of=renumbered(slot.of)) for slot in kind.slots))
+        for kind in choose.kinds
+    ]
+    return structs.replace(choose, kinds=tuple(kinds))
 
 
 def _most(node: Node, classes: int) -> list[int]:
