@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,8 +99,21 @@ def test_rights_end_where_the_scheduler_needs_nothing(server: RealServer, verb: 
     assert answer["status"]["allowed"] is False
 
 
-@pytest.mark.parametrize("folder", [".", "crds", "overlays/two-replicas"])
+@pytest.mark.parametrize(
+    "folder", [".", "crds", "overlays/two-replicas", "overlays/create-workloads", "overlays/provisioning-requests"]
+)
 def test_kustomizations_apply(server: RealServer, folder: str) -> None:
     install(server)
     said = server.kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", str(DEPLOY / folder))
     assert "serverside-applied" in said
+
+
+def test_what_was_installed_can_be_taken_away_again(server: RealServer) -> None:
+    options = ("--create-workloads", "--provisioning-requests", "check-capacity")
+    install(server, *options)
+    command = [sys.executable, "-m", "muster.cli.main", "install", "--kubeconfig", str(server.kubeconfig), *options]
+    command += ["--dry-run", "-o", "yaml"]
+    manifests = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout
+    said = server.kubectl("delete", "--wait=false", "-f", "-", stdin=manifests)
+    assert said.count("deleted") == manifests.count("\nkind: ")
+    assert "muster" not in server.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name")
