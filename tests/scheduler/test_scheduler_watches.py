@@ -148,6 +148,22 @@ def test_a_kind_that_is_defined_and_taken_away_while_it_runs_is_noticed(caplog: 
     assert [(record.message, record.levelname) for record in caplog.records] == [("not served any more", "INFO")]
 
 
+def test_a_look_at_a_server_that_stays_the_same_is_one_request() -> None:
+    async def main(clock: VirtualClock) -> None:
+        server = FakeServer(clock, Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup"))
+        watches = watching(clock, server, [])
+        async with asyncio.TaskGroup() as tasks:
+            await watches.start(tasks)
+            before = sum(server.asked.values()) - server.asked["/apis"]
+            await clock.sleep(3 * LOOK_AGAIN_S)
+            others = sum(server.asked.values()) - before - server.asked["/apis"]
+            assert server.asked["/apis"] > 4 and others <= 1, "what is Kubernetes' own is asked for now and then"
+            raise _Done
+
+    with pytest.raises(ExceptionGroup):
+        run_virtual(main)
+
+
 def test_a_server_that_starts_and_lists_less_for_a_moment_loses_nothing() -> None:
     changes: list[tuple[Resource, Change]] = []
 

@@ -45,18 +45,29 @@ async def served(client: Client, clock: Clock, resource: Resource, *, optional: 
 
 
 async def find(
-    client: Client, clock: Clock, resources: Sequence[Resource], *, optional: Collection[Resource] = ()
+    client: Client,
+    clock: Clock,
+    resources: Sequence[Resource],
+    *,
+    optional: Collection[Resource] = (),
+    known: dict[str, set[str]] | None = None,
 ) -> dict[Resource, Resource]:
     """Where the server has each of the resources: in the best version that it has. Those that it lacks are missing.
 
     Each group and version is asked about once, all at the same time, until the server answers. `optional` ones are
-    missing, too, if they may not be seen.
+    missing, too, if they may not be seen. `known`: what versions of Kubernetes' own groups have, by version, which is
+    not asked again as long as the server has the same versions; it is brought up to date.
     """
     groups = await _groups(client, clock)
     candidates = {resource: _candidates(resource, groups) for resource in resources}
     versions = dict.fromkeys(each.api_version for places in candidates.values() for each in places)
-    listed = await asyncio.gather(*(_plurals(client, clock, version) for version in versions))
-    plurals = dict(zip(versions, listed, strict=True))
+    plurals = {version: known[version] for version in versions if version in known} if known else {}
+    asked_now = [version for version in versions if version not in plurals]
+    listed = await asyncio.gather(*(_plurals(client, clock, version) for version in asked_now))
+    plurals |= dict(zip(asked_now, listed, strict=True))
+    if known is not None:
+        known.clear()
+        known.update({version: names for version, names in plurals.items() if _is_built_in(version)})
     found = {
         resource: place
         for resource, places in candidates.items()
@@ -76,6 +87,12 @@ def _candidates(resource: Resource, groups: Collection[str] | None) -> list[Reso
         versions = VERSIONS.get(resource.plural, (resource.version,))
         places = [replace(resource, version=version) for version in versions]
     return [place for place in places if groups is None or not place.group or place.api_version in groups]
+
+
+def _is_built_in(version: str) -> bool:
+    """Whether what a version has changes only when a server starts anew: there are no custom resources in its group."""
+    group = version.rpartition("/")[0]
+    return "." not in group or (group.endswith(".k8s.io") and not group.endswith(".x-k8s.io"))
 
 
 async def _groups(client: Client, clock: Clock) -> set[str] | None:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 
 from muster.api.codec import Object
 from muster.api.grouping import Grouping
@@ -70,6 +71,8 @@ ALWAYS_THERE = frozenset({"", "apps", "batch", "policy", "storage.k8s.io"})
 LOOK_AGAIN_S = 10.0
 """How often it is asked what the server has; soon after a change more often: kinds are defined in quick succession."""
 FIRST_LOOK_S = 1.0
+ALL_ANEW = 6
+"""Every so many looks Kubernetes' own groups are asked for, too: a server may start anew with other gates."""
 PATIENCE = 2
 """So many times in a row a kind must be missing before its objects count as gone: servers that start list less."""
 
@@ -108,6 +111,7 @@ class Watches:
         self._optional = frozenset({*OBSERVED, *self._owners, KUEUE_TOPOLOGIES} - {*NEEDED})
         self._wanted = tuple(dict.fromkeys((*OBSERVED, *NEEDED, *self._owners, KUEUE_TOPOLOGIES)))
         self._watched: dict[Resource, Watched] = {}
+        self._known: dict[str, set[str]] = {}
 
     @property
     def found(self) -> dict[Resource, Resource]:
@@ -123,14 +127,17 @@ class Watches:
 
     async def _look_again(self, tasks: asyncio.TaskGroup) -> None:
         pause_s = FIRST_LOOK_S
-        while True:
+        for number in count(1):
             await self._clock.sleep(pause_s, periodic=True)
+            if number % ALL_ANEW == 0:
+                self._known.clear()
             pause_s = FIRST_LOOK_S if await self._look(tasks) else min(2.0 * pause_s, LOOK_AGAIN_S)
 
     async def _look(self, tasks: asyncio.TaskGroup) -> bool:
         """Ask what the server has; watch what has come, and no more what has gone. Whether anything did."""
         wanted = [resource for resource in self._wanted if resource not in self._watched or _may_move(resource)]
-        places = await find(self._client, self._clock, wanted, optional=self._optional)
+        optional = self._optional.difference(self._watched)
+        places = await find(self._client, self._clock, wanted, optional=optional, known=self._known)
         has_changed = False
         for resource in wanted:
             place, watched = places.get(resource), self._watched.get(resource)

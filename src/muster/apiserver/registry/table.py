@@ -189,6 +189,26 @@ def _resource() -> list[Served]:
     ]
 
 
+def _since_1_37(options: ServerOptions) -> list[Served]:
+    """Kinds that servers have from 1.37 on, and without which the scheduler and the controllers of 1.37 do not begin."""
+    if options.emulate != "1.37":
+        return []
+    plain = core.StatusStrategy()
+    return [
+        _served("resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", plain, namespaced=False, status=True),
+        _served("certificates.k8s.io", "v1", "podcertificaterequests", "PodCertificateRequest", plain, status=True),
+        _served(
+            "storagemigration.k8s.io",
+            "v1",
+            "storageversionmigrations",
+            "StorageVersionMigration",
+            plain,
+            namespaced=False,
+            status=True,
+        ),
+    ]
+
+
 def _reviews() -> list[Served]:
     authentication, authorization = "authentication.k8s.io", "authorization.k8s.io"
     subject = reviews.SubjectAccessReviewStrategy()
@@ -340,6 +360,7 @@ def resource_table(options: ServerOptions) -> ResourceTable:
             *_apps(),
             *_batch(),
             *_resource(),
+            *_since_1_37(options),
             *_others(),
             *_reviews(),
             *_scheduling(options),
