@@ -190,7 +190,7 @@ def _resource() -> list[Served]:
 
 
 def _since_1_37(options: ServerOptions) -> list[Served]:
-    """Kinds that servers have from 1.37 on, and without which the scheduler and the controllers of 1.37 do not begin."""
+    """Kinds of 1.37 and later, without which the scheduler and the controllers of 1.37 do not begin."""
     if options.emulate != "1.37":
         return []
     plain = core.StatusStrategy()
