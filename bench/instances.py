@@ -21,6 +21,8 @@ from muster.cli.bench.exact import SHAPES, SIZES
 from muster.cli.bench.instances import Instance
 from muster.cli.bench.planted import PLANTED, TINY_KINDS, planted, tiny
 from muster.cli.bench.ruled import PLANTED_RULED, RULED_KINDS, planted_ruled, tiny_ruled
+from muster.cli.bench.several import nine_of_ten
+from muster.cli.bench.stored import PLANTED_STORED, STORED_KINDS, STORED_SIZES, planted_stored, tiny_stored
 
 GROUP = "group"
 
@@ -53,6 +55,16 @@ def instances(sizes: list[int], seeds: int, tiny_seeds: int) -> Iterator[tuple[s
     for kind in RULED_KINDS:
         for seed in range(tiny_seeds):
             yield f"ruled-{kind.replace(' ', '-')}-{seed}", tiny_ruled(kind, seed)
+    for kind in STORED_KINDS:
+        for seed in range(tiny_seeds):
+            yield f"stored-{kind.replace(' ', '-')}-{seed}", tiny_stored(kind, seed)
+    for seed in range(tiny_seeds):
+        yield f"nine-of-ten-{seed}", nine_of_ten(1 + seed % 4, seed)
+    for place, stored in enumerate(PLANTED_STORED):
+        for size in STORED_SIZES:
+            for shapes in SHAPES:
+                for seed in range(seeds):
+                    yield f"planted-stored-{place}-{size}-{shapes}-{seed}", planted_stored(stored, size, shapes, seed)
     for place, ruled in enumerate(PLANTED_RULED):
         for size in sizes:
             for shapes in SHAPES:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.api.codec import Objects, loads
+from muster.cli.bench.trace import dlrm_families
 from muster.cli.main import main
 
 NODES = "openb_node_list_all_node.csv"
@@ -95,3 +96,14 @@ def test_files_that_are_no_use_are_named_in_one_line(
 @pytest.mark.parametrize("arguments", [["gangs", "--trace", "openb"], ["--data", "."]])
 def test_options_that_do_not_go_together_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *arguments]) == 2
+
+
+def test_services_of_a_trace_are_a_family_of_mixed_groups_beside_what_others_place(tmp_path: Path) -> None:
+    header = "role,app_name,cpu_request,gpu_request,rdma_request,memory_request,disk_request,max_instance_per_node"
+    lines = [header, *(["CN,app,64,0,10,128,100,1"] * 2), "HN,app,8,1,10,64,9,-1"]
+    (tmp_path / "disaggregated_dlrm_2025.csv").write_text("\n".join(lines))
+
+    tightest, first = dlrm_families(tmp_path, lambda what, done, total: None)
+
+    assert (tightest["instances"], tightest["proved"], tightest["wrong"]) == (1, 1, 0)
+    assert (first["placed"], first["ffd_places"], first["upstream_places"], first["wrong"]) == (1, 1, 1, 0)

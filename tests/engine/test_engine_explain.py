@@ -144,3 +144,20 @@ def test_proposed_changes_are_enough_and_the_next_smaller_ones_are_not(gpus: lis
     if "lowerMinCount" in found:
         assert verdict(gpus, found["lowerMinCount"]["to"], each)
         assert not verdict(gpus, found["lowerMinCount"]["to"] + 1, each)
+
+
+def test_whole_new_rack_is_proposed_where_no_rack_has_nodes_of_the_kind() -> None:
+    rack = "topology.kubernetes.io/rack"
+    state = ClusterState()
+    state.set_node(make_node("cpu-0", cpu="8", labels={rack: "r0"}))
+    state.set_node(make_node("gpu-0", cpu="8", gpu=4))
+    pods = [make_pod(cpu="1", gpu=4)] * 3
+    members = tuple(Member(f"default/p{at}", state.shape_of(pod)) for at, pod in enumerate(pods))
+    request = GroupRequest("default/g", members, 3, topology_key=rack)
+    snapshot = state.snapshot()
+
+    changes = explain(snapshot, request, decide(snapshot, request))["changes"]
+
+    (change,) = [each for each in changes if each["kind"] == "addNodes"]
+    assert change["text"] == (f"add 3 nodes like gpu-0 (with 4 nvidia.com/gpu) in a new domain of {rack}")
+    assert (change["nodes"], change["minimal"], change["new"]) == (3, True, {rack: "new+1"})

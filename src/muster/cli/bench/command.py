@@ -18,7 +18,7 @@ from rich.table import Table
 
 import muster
 from muster.api.codec import Object, Objects
-from muster.cli.bench.trace import ABOUT, TraceName
+from muster.cli.bench.trace import ABOUT, TraceName, dlrm_families
 from muster.cli.bench.trace import run as replay
 from muster.cli.errors import BadInput
 from muster.cli.options import Output, Write
@@ -64,6 +64,7 @@ def bench(
         Instead, place a public cluster trace: openb (by scoring strategy) or dlrm (groups of two roles).
     data
         The directory with the trace's files; see https://github.com/alibaba/clusterdata. Default: the current one.
+        With the bench exact: the services of the dlrm trace are measured too.
     seed
         Only for exact: the first seed of each family, for instances that nobody has seen. Default: 0.
     output
@@ -73,9 +74,9 @@ def bench(
     """
     if trace is not None:
         return _replay(trace, data or Path(), names, output, write)
-    if data is not None:
-        raise BadInput("--data: only with --trace, whose files it says where to find")
     chosen = _choose(names)
+    if data is not None and chosen != ["exact"]:
+        raise BadInput("--data: only with --trace, whose files it says where to find, or with the bench exact")
     if seed is not None and chosen != ["exact"]:
         raise BadInput("--seed: only with the bench exact, whose instances are made from seeds")
     results: list[Object] = []
@@ -83,17 +84,20 @@ def bench(
     with error_console().status("") as status:
         for name in chosen:
             show = partial(_show, status, name)
-            rows = _load(name).run(show) if seed is None else _exact_from(seed, show)
+            rows = _load(name).run(show) if name != "exact" else _exact(seed or 0, data, show)
             results.append({"name": name, "about": BENCHES[name], "rows": rows})
     value = {"setting": setting, "benches": results}
     emit(value, output, write, lambda console: draw(value, console))
     return 0
 
 
-def _exact_from(seed: int, show: Callable[[str], None]) -> Objects:
+def _exact(seed: int, data: Path | None, show: Callable[[str], None]) -> Objects:
     from muster.cli.bench import exact  # loads the engine
 
-    return exact.run(show, seed)
+    traced: Objects = []
+    if data is not None:
+        traced = dlrm_families(data, lambda what, done, total: show(f"{what} {done} of {total}"))
+    return exact.run(show, seed) + traced
 
 
 def _replay(trace: TraceName, data: Path, names: Sequence[str], output: Format, write: Path | None) -> int:

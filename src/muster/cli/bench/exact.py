@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter, process_time
+from typing import Protocol, TypeVar
 
-from muster.api.codec import Object, Objects
+from muster.api.codec import Objects
 from muster.cli.bench.between import KEYS
 from muster.cli.bench.instances import Instance
 from muster.cli.bench.judging import best_set, first_fit_decreasing, violations
+from muster.cli.bench.outcome import Outcome, row
 from muster.cli.bench.planted import PLANTED, TINY_KINDS, planted, tiny
 from muster.cli.bench.ruled import PLANTED_RULED, RULED_KINDS, planted_ruled, tiny_ruled
+from muster.cli.bench.several import interleaved, k_of_n, measure_interleaved, measure_k_of_n, nine_of_ten
+from muster.cli.bench.stored import PLANTED_STORED, STORED_KINDS, STORED_SIZES, planted_stored, tiny_stored
 from muster.engine.decide import decide
 from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed, Undecided
 from muster.engine.snapshot import Snapshot
@@ -25,21 +27,15 @@ _SEEDS = 3
 _TINY_SEEDS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of one instance. `wrong`: the answer contradicts the truth, or the placement breaks a rule. `ffd`,
-    `upstream`: whether first-fit-decreasing (which knows no rules between pods) and kube-scheduler's greedy group cycle
-    place the group.
+class Kind(Protocol):
+    """What a family is made by."""
 
-    `ms` by the wall clock, `cpu_ms` of this process, which other work on the machine disturbs less.
-    """
+    @property
+    def name(self) -> str:
+        """The family."""
 
-    answer: str
-    wrong: bool
-    ms: float
-    cpu_ms: float
-    ffd: bool
-    upstream: bool
+
+K = TypeVar("K", bound=Kind)
 
 
 def run(progress: Callable[[str], None], seed: int = 0) -> Objects:
@@ -49,25 +45,42 @@ def run(progress: Callable[[str], None], seed: int = 0) -> Objects:
     """
     measure(planted(PLANTED[0], 16, 4, 0))  # what is loaded or computed once
     rows = []
-    for family, pods, instances in _families(seed):
+    for family, pods, outcomes in _families(seed):
         progress(family)
-        rows.append(_row(family, pods, [measure(each) for each in instances]))
+        rows.append(row(family, pods, list(outcomes)))
     return rows
 
 
-def _families(start: int) -> Iterator[tuple[str, str, Iterator[Instance]]]:
+def _families(start: int) -> Iterator[tuple[str, str, Iterator[Outcome]]]:
     few, many = range(start, start + _SEEDS), range(start, start + _TINY_SEEDS)
+    for family, pods, instances in _instances(few, many):
+        yield family, pods, map(measure, instances)
+    for size in SIZES:
+        gangs = (interleaved(size, shapes, seed) for shapes in SHAPES for seed in few)
+        yield "two gangs by turns, either fits alone", f"2 x {size}", map(measure_interleaved, gangs)
+    trees = (k_of_n(seed) for seed in many)
+    yield "K of N groups, not the first K", "3-15", map(measure_k_of_n, trees)
+
+
+def _instances(few: range, many: range) -> Iterator[tuple[str, str, Iterator[Instance]]]:
     for kind in TINY_KINDS:
         yield f"tiny, {kind}", "3-8", (tiny(kind, seed) for seed in many)
     for kind in RULED_KINDS:
         yield f"tiny with rules, {kind}", "2-8", (tiny_ruled(kind, seed) for seed in many)
-    for each in PLANTED:
-        for pods in SIZES:
-            yield each.name, f"{pods}", (planted(each, pods, shapes, seed) for shapes in SHAPES for seed in few)
-    for ruled in PLANTED_RULED:
-        for pods in SIZES:
-            made = (planted_ruled(ruled, pods, shapes, seed) for shapes in SHAPES for seed in few)
-            yield ruled.name, f"{pods}", made
+    for kind in STORED_KINDS:
+        yield f"tiny with claims, {kind}", "2-6", (tiny_stored(kind, seed) for seed in many)
+    yield "nine of ten members fit", "10", (nine_of_ten(1 + seed % 4, seed) for seed in many)
+    yield from _made(PLANTED, SIZES, few, planted)
+    yield from _made(PLANTED_RULED, SIZES, few, planted_ruled)
+    yield from _made(PLANTED_STORED, STORED_SIZES, few, planted_stored)
+
+
+def _made(
+    kinds: Sequence[K], sizes: Sequence[int], seeds: range, make: Callable[[K, int, int, int], Instance]
+) -> Iterator[tuple[str, str, Iterator[Instance]]]:
+    for kind in kinds:
+        for pods in sizes:
+            yield kind.name, f"{pods}", (make(kind, pods, shapes, seed) for shapes in SHAPES for seed in seeds)
 
 
 def request_of(instance: Instance) -> tuple[Snapshot, GroupRequest]:
@@ -96,13 +109,15 @@ def measure(instance: Instance) -> Outcome:
     ms, cpu_ms = 1000 * (perf_counter() - start), 1000 * (process_time() - cpu_start)
     fresh, _ = request_of(instance)
     decreasing = first_fit_decreasing(instance)
+    ffd = len(decreasing) >= instance.min_count and not violations(instance, decreasing)
     return Outcome(
         type(decision).__name__,
         not isinstance(decision, Undecided) and is_wrong(instance, request, decision),
         ms,
         cpu_ms,
-        len(decreasing) >= instance.min_count and not violations(instance, decreasing),
+        ffd,
         greedy(fresh, request).placed,
+        0 if ffd else len(decreasing),
     )
 
 
@@ -115,23 +130,3 @@ def is_wrong(instance: Instance, request: GroupRequest, decision: Decision) -> b
             return True
         return instance.most is not None and tuple(sorted(placed)) != best_set(instance)
     return instance.fits is True or (instance.fits is False and not isinstance(decision, Infeasible))
-
-
-def _row(family: str, pods: str, outcomes: Sequence[Outcome]) -> Object:
-    times = sorted(outcome.ms for outcome in outcomes)
-    count = [outcome.answer for outcome in outcomes].count
-    return {
-        "family": family,
-        "pods": pods,
-        "instances": len(outcomes),
-        "placed": count("Placed"),
-        "proved": count("Infeasible"),
-        "undecided": count("Undecided"),
-        "wrong": sum(outcome.wrong for outcome in outcomes),
-        "p50_ms": round(statistics.median(times), 1),
-        "p99_ms": round(times[min(len(times) - 1, int(0.99 * len(times)))], 1),
-        "max_ms": round(times[-1], 1),
-        "cpu_max_ms": round(max(outcome.cpu_ms for outcome in outcomes), 1),
-        "ffd_places": sum(outcome.ffd for outcome in outcomes),
-        "upstream_places": sum(outcome.upstream for outcome in outcomes),
-    }

@@ -109,7 +109,8 @@ class PlantedRuled:
     """Nodes that are exactly a mix of pods each, in zones (and racks) so that the rules hold by construction.
 
     `rule`: "spread" (each shape evenly over four zones), "together" (workers in the zone of their leader), "apart" (two
-    kinds that share no rack). `slack`: as in `Planted`. `extra`: pods added on top.
+    kinds that share no rack), "one rack" (the whole group by a topology constraint). `slack`: as in `Planted`.
+    `extra`: pods added on top.
     """
 
     name: str
@@ -126,6 +127,8 @@ PLANTED_RULED = (
     PlantedRuled("leader and workers in one zone, plus one", "together", 0.0, True),
     PlantedRuled("two kinds apart by rack, full", "apart"),
     PlantedRuled("two kinds apart by rack, plus one", "apart", 0.0, True),
+    PlantedRuled("all in one of 8 racks, full", "one rack"),
+    PlantedRuled("all in one of 8 racks, plus one", "one rack", 0.0, True),
 )
 _ZONES = ("z1", "z2", "z3", "z4")
 
@@ -133,14 +136,15 @@ _ZONES = ("z1", "z2", "z3", "z4")
 def planted_ruled(kind: PlantedRuled, pods: int, shapes: int, seed: int) -> Instance:
     """About so many pods of so many shapes."""
     random = Random(f"{kind.name}-{pods}-{shapes}-{seed}")
-    make = {"spread": _spread_out, "together": _together, "apart": _kept_apart}[kind.rule]
+    make = {"spread": _spread_out, "together": _together, "apart": _kept_apart, "one rack": _in_one_rack}[kind.rule]
     nodes, group = make(random, kind, pods, shapes)
     if kind.extra:
         group.append(random.choice([pod for pod in group if pod.rules.matter] or group))
     group.sort(key=lambda pod: (pod.rules.app, pod.asks))
     random.shuffle(nodes)
     fits = None if kind.extra and kind.slack else not kind.extra
-    return Instance(kind.name, seed, tuple(nodes), tuple(group), len(group), fits)
+    domain = "rack" if kind.rule == "one rack" else ""
+    return Instance(kind.name, seed, tuple(nodes), tuple(group), len(group), fits, domain=domain)
 
 
 def _asks(random: Random) -> tuple[int, int, int]:
@@ -206,4 +210,16 @@ def _kept_apart(random: Random, kind: PlantedRuled, pods: int, shapes: int) -> t
         zone = _ZONES[rack % len(_ZONES)]
         nodes += [replace(node, rack=f"{zone}-{rack}") for node in _packed(random, kind, found, zone)]
         group += found
+    return nodes, group
+
+
+def _in_one_rack(random: Random, kind: PlantedRuled, pods: int, shapes: int) -> tuple[list[Node], list[Pod]]:
+    """One rack that is filled exactly; the others lack a node."""
+    kinds = [Pod(_asks(random)) for _ in range(shapes)]
+    group = [random.choice(kinds) for _ in range(pods)]
+    rack = _packed(random, kind, group, _ZONES[0])
+    home, nodes = random.randrange(8), list[Node]()
+    for each in range(8):
+        left = rack if each == home else random.sample(rack, max(1, len(rack) - 1))
+        nodes += [replace(node, zone=_ZONES[each % 4], rack=f"r{each}") for node in left]
     return nodes, group

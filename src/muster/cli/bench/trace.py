@@ -38,6 +38,13 @@ def run(name: TraceName, data: Path, advance: Advance) -> Objects:
     return dlrm.run(read_table(data, "disaggregated_dlrm_2025.csv", dlrm.Instance.of), advance)
 
 
+def dlrm_families(data: Path, advance: Advance) -> Objects:
+    """The services of the trace as families of mixed groups. Raises as `run`."""
+    from muster.cli.bench import dlrm
+
+    return dlrm.families(read_table(data, "disaggregated_dlrm_2025.csv", dlrm.Instance.of), advance)
+
+
 def read_table(data: Path, file: str, of: Callable[[Mapping[str, str]], T]) -> list[T]:
     """The rows of a file with a header line. Raises `BadInput` with the file, and the line that cannot be read."""
     path = data / file

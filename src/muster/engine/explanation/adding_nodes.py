@@ -1,9 +1,10 @@
-"""What-if: more nodes like one that is there, in one topology domain if need be."""
+"""What-if: more nodes like one that is there, in one topology domain if need be, of those there are or a new one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -34,19 +35,42 @@ def added_nodes(question: Question) -> list[Object]:
             found = _added(question, domain, like, takes)
             if found is not None and (best is None or found["nodes"] < best["nodes"]):
                 best = found
+    if question.target.topology_key is not None:
+        for like, takes in _kinds(question, None):
+            found = _added(question, None, like, takes, _new_domain(question, like))
+            if found is not None and (best is None or found["nodes"] < best["nodes"]):
+                best = found
     return [] if best is None else [best]
 
 
-def _added(question: Question, domain: Candidate | None, like: NodeRecord, takes: int) -> Object | None:
+def _new_domain(question: Question, like: NodeRecord) -> dict[str, str]:
+    """The label of a domain that is not there yet, named after the one of a node."""
+    key = question.target.topology_key
+    assert key is not None
+    known = {record.labels.get(key) for record in question.snapshot.table.records}
+    name = f"{like.labels.get(key, 'new')}+1"
+    while name in known:
+        name += "+"
+    return {key: name}
+
+
+def _added(
+    question: Question,
+    domain: Candidate | None,
+    like: NodeRecord,
+    takes: int,
+    labels: Mapping[str, str] = MappingProxyType({}),
+) -> Object | None:
+    """`labels`: those of a new domain, in which all the new nodes are."""
     asked: dict[int, bool | None] = {}
 
     def enough(number: int) -> bool | None:
         if number not in asked:
-            records = _with_new(question.snapshot, like, number)
+            records = _with_new(question.snapshot, like, number, labels)
             asked[number] = question.fits(snapshot=question.snapshot.with_nodes(records))
         return asked[number]
 
-    guess = _guess(question, domain, like, takes)
+    guess = _guess(question, np.zeros(0, dtype=np.int64) if labels else _rows(question, domain), like, takes)
     number = smallest(enough, guess, max(guess, len(question.target.members)))
     if number is None:
         return None
@@ -59,12 +83,13 @@ def _added(question: Question, domain: Candidate | None, like: NodeRecord, takes
     value = None if domain is None or key is None else domain.value
     if key is not None and value is not None:
         text = f"{text} to {domain_text(key, value)}"
+    if labels:
+        return change("addNodes", f"{text} in a new domain of {key}", minimal, nodes=number, like=like.name, new=labels)
     return change("addNodes", text, minimal, nodes=number, like=like.name, domain=value)
 
 
-def _guess(question: Question, domain: Candidate | None, like: NodeRecord, takes: int) -> int:
+def _guess(question: Question, rows: slice | Ints, like: NodeRecord, takes: int) -> int:
     """A number that is often right: from the room for the blocked shape, and from what is free of each resource."""
-    rows = _rows(question, domain)
     demands = demands_of(question.target.members)
     if len(demands) == 1:
         room = int(question.profile.count(question.blocked, question.snapshot)[rows].sum())
@@ -134,15 +159,18 @@ def _kind(record: NodeRecord) -> object:
     return record.allocatable, labels, record.taints, record.images
 
 
-def _with_new(snapshot: Snapshot, like: NodeRecord, number: int) -> list[NodeRecord]:
-    return [*snapshot.table.records, *(_fresh(snapshot, like, serial) for serial in range(1, number + 1))]
+def _with_new(snapshot: Snapshot, like: NodeRecord, number: int, labels: Mapping[str, str]) -> list[NodeRecord]:
+    return [*snapshot.table.records, *(_fresh(snapshot, like, serial, labels) for serial in range(1, number + 1))]
 
 
-def _fresh(snapshot: Snapshot, like: NodeRecord, serial: int) -> NodeRecord:
+def _fresh(
+    snapshot: Snapshot, like: NodeRecord, serial: int, more: Mapping[str, str] = MappingProxyType({})
+) -> NodeRecord:
     """A new node like another: a name and hostname of its own, not cordoned, without taints of the node lifecycle."""
     name = f"{like.name}+{serial}"
     while name in snapshot.table.index:
         name += "+"
-    labels = {**like.labels, HOSTNAME_LABEL: name} if HOSTNAME_LABEL in like.labels else like.labels
+    labels = {**like.labels, **more}
+    labels |= {HOSTNAME_LABEL: name} if HOSTNAME_LABEL in like.labels else {}
     taints = tuple(taint for taint in like.taints if not taint.key.startswith(LIFECYCLE_PREFIX))
     return replace(like, name=name, labels=labels, taints=taints, unschedulable=False)
