@@ -32,6 +32,9 @@ KINDS = (
     "StatefulSet",
 )
 
+DIFFERING = {"1.37": {"DeviceClass", "PersistentVolumeClaim", "ResourceClaim", "StatefulSet"}}
+"""Kinds with known differences in other releases than 1.36."""
+
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
@@ -48,6 +51,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
 def test_neighbours_of_an_object_are_answered_alike(plane: Plane, kind: str) -> None:
     async def main() -> list[str]:
         release = plane.release.minor
+        if kind in DIFFERING.get(release, ()):
+            pytest.skip(f"{kind} has known differences in {release}: differential.py --release {release} prints them")
         async with two_servers(plane.kubeconfig, release) as servers:
             bases = [base for base in examples() if base["kind"] == kind]
             how = ("create", "patch")
