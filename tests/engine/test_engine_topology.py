@@ -7,12 +7,15 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from muster.engine.decide import decide, verdict
+from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.explanation.explain import explain
-from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed
+from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Member, Placed, Undecided
+from muster.engine.profile import Profile
 from muster.engine.state import ClusterState
-from muster.engine.topology.domains import DomainError, pinned_domain
+from muster.engine.topology.domains import DomainError, decide_in_one_domain, pinned_domain
 from muster.testing import make_node, make_pod
 
 RACK = "topology.kubernetes.io/rack"
@@ -187,3 +190,23 @@ def test_affinity_and_its_opposite_look_beyond_the_domain() -> None:
     decision = decide(state.snapshot(), GroupRequest("default/g", (member,), 1, topology_key=RACK))
 
     assert isinstance(decision, Infeasible)
+
+
+def test_domain_that_stays_undecided_gets_what_is_left_of_the_budget() -> None:
+    state = ClusterState()
+    for rack in "ab":
+        state.set_node(make_node(f"n-{rack}", cpu="4", labels={RACK: rack}))
+    members = tuple(Member(f"default/p{at}", state.shape_of(make_pod(cpu="1"))) for at in range(3))
+    request = GroupRequest("default/g", members, 3, topology_key=RACK)
+    budgets: list[int] = []
+
+    def inside(profile: Profile, budget: int) -> Decision:
+        budgets.append(budget)
+        if budget > 20:
+            return decide(state.snapshot(), replace(request, topology_key=None), profile=profile)
+        return Undecided(budget, "hard", Diagnosis("default/p0", 2, ()))
+
+    decision = decide_in_one_domain(DEFAULT_PROFILE, state.snapshot(), request, RACK, 64, inside)
+
+    assert isinstance(decision, Placed)
+    assert budgets == [16, 16, 32]

@@ -42,7 +42,7 @@ Inside = Callable[[Profile, int], Decision]
 """Decides about the request by the rules of a profile, within so much budget."""
 
 _SHARES = 4
-"""Each of several domains gets this part of the budget, so that one that is hard does not use up all of it."""
+"""Each of several domains gets this part of the budget at first, so that one that is hard does not use up all of it."""
 _MOST_AFTER_PLACED = 16
 """So many further domains are tried for a place for more members than enough."""
 
@@ -203,11 +203,11 @@ def decide_in_one_domain(
         return _refused(key, len(ranked), ranked.at(0).value, decision)
     share = limit if open_ == 1 else max(1, limit // _SHARES)
 
-    def place(value: str) -> Decision:
+    def place(value: str, budget: int) -> Decision:
         note(value)
-        return inside(limited(profile, key, value), share)
+        return inside(limited(profile, key, value), budget)
 
-    return _best_of(key, ranked, open_, limit, place)
+    return _best_of(key, ranked, open_, limit, share, place)
 
 
 def note_counts(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand], key: str, value: str) -> None:
@@ -228,18 +228,22 @@ _MOST_NOTED = 80
 """Of the counts that a snapshot keeps."""
 
 
-def _best_of(key: str, ranked: Ranking, open_: int, limit: int, inside: Callable[[str], Decision]) -> Decision:
-    """Tries the first domains, `open_` of them at most."""
+def _best_of(
+    key: str, ranked: Ranking, open_: int, limit: int, share: int, inside: Callable[[str, int], Decision]
+) -> Decision:
+    """Tries the first domains, `open_` of them at most, with a share of the budget each. What is left of the budget
+    goes to the first that stayed undecided, if it is more than that share."""
     best: Placed | None = None
     first: Decision | None = None
     undecided: list[Undecided] = []
+    hard: list[str] = []
     spent, further = 0, 0
     for candidate in map(ranked.at, range(open_)):
         if best is not None and (candidate.most <= len(best.placements) or further >= _MOST_AFTER_PLACED):
             break
         if spent >= max(limit, 1):
             break
-        decision = inside(candidate.value)
+        decision = inside(candidate.value, share)
         first = first or decision
         further += best is not None
         if isinstance(decision, Placed):
@@ -247,9 +251,19 @@ def _best_of(key: str, ranked: Ranking, open_: int, limit: int, inside: Callable
                 best = decision
         elif isinstance(decision, Undecided):
             undecided.append(decision)
+            hard.append(candidate.value)
             spent += decision.spent
     if best is not None:
         return best
+    if hard and limit - spent > share:
+        again = inside(hard[0], limit - spent)
+        if isinstance(again, Placed):
+            return again
+        if isinstance(again, Undecided):
+            undecided[0], spent = again, spent + again.spent
+        else:
+            undecided.pop(0)
+            first = again if isinstance(first, Undecided) else first
     assert first is not None
     if not undecided:
         return _refused(key, len(ranked), ranked.at(0).value, first)
