@@ -32,7 +32,10 @@ KINDS = (
     "StatefulSet",
 )
 
-DIFFERING = {"1.37": {"DeviceClass", "PersistentVolumeClaim", "ResourceClaim", "StatefulSet"}}
+DIFFERING = {
+    "1.35": {"DeviceClass", "ResourceClaim"},
+    "1.37": {"DeviceClass", "PersistentVolumeClaim", "ResourceClaim", "StatefulSet"},
+}
 """Kinds with known differences in other releases than 1.36."""
 
 
