@@ -107,7 +107,7 @@ def ask(service: Counter[Kind]) -> list[Answer]:
             for at in range(fewest(service, role, host) + more):
                 hosts[f"{role.lower()}-{at:04d}"] = role
                 state.set_node(node(f"{role.lower()}-{at:04d}", role, host, service))
-        answers.append(decided(state, service, hosts))
+        answers.append(decided(state, service, hosts, more in (0, _MOST_TRIES - 1)))
         if answers[-1].outcome.answer == "Placed":
             break
     return answers
@@ -122,8 +122,8 @@ def fewest(service: Counter[Kind], role: str, host: dict[str, int]) -> int:
     return max((-(-need // host[name]) for name, need in needs.items() if need), default=0)
 
 
-def decided(state: ClusterState, service: Counter[Kind], hosts: Mapping[str, str]) -> Answer:
-    """One question. `hosts`: the role of each."""
+def decided(state: ClusterState, service: Counter[Kind], hosts: Mapping[str, str], is_told: bool) -> Answer:
+    """One question. `hosts`: the role of each. What others do is looked at if it is told of, or if all are placed."""
     shapes = {kind: state.shape_of(pod(kind, at)) for at, kind in enumerate(service)}
     members = [shapes[kind] for kind, number in service.items() for _ in range(number)]
     request = GroupRequest("s", tuple(Member(f"s/{at}", each) for at, each in enumerate(members)), len(members))
@@ -136,9 +136,10 @@ def decided(state: ClusterState, service: Counter[Kind], hosts: Mapping[str, str
     if isinstance(decision, Placed):
         places = {int(each.pod.rpartition("/")[2]): each.node for each in decision.placements}
         wrong = len(places) < len(kinds) or not holds([(kinds[at], host) for at, host in places.items()], hosts)
-    decreasing = first_fit_decreasing(kinds, hosts)
+    is_told = is_told or isinstance(decision, Placed)
+    decreasing = first_fit_decreasing(kinds, hosts) if is_told else []
     ffd = len(decreasing) == len(kinds)
-    upstream = greedy(state.snapshot(), request).placed
+    upstream = is_told and greedy(state.snapshot(), request).placed
     held = 0 if ffd else len(decreasing)
     outcome = Outcome(type(decision).__name__, wrong, ms, cpu_ms, ffd, upstream, held)
     return Answer(outcome, len(one_pass.rows) == len(members), len(kinds))
@@ -165,16 +166,21 @@ def _is_room(kinds: Counter[Kind], role: str) -> bool:
 
 def first_fit_decreasing(kinds: Sequence[Kind], hosts: Mapping[str, str]) -> list[tuple[Kind, str]]:
     """The largest instance first, each to the first host with room."""
-    here: dict[str, Counter[Kind]] = {host: Counter() for host in hosts}
-    placed = []
+    left = {host: [HOSTS[role][name] for name in _AMOUNTS] + [_PODS] for host, role in hosts.items()}
+    placed, numbers = [], Counter[tuple[Kind, str]]()
+    start: dict[Kind, int] = {}  # hosts that refused one of a kind refuse the next as well
     for kind in sorted(kinds, key=lambda kind: (-kind.gpu, -kind.cpu, -kind.memory, kind)):
-        for host, role in hosts.items():
-            here[host][kind] += 1
-            if kind.role == role and _is_room(here[host], role):
+        asked = [*(getattr(kind, name) for name in _AMOUNTS), 1]
+        for at, host in enumerate(list(hosts)[start.get(kind, 0) :], start.get(kind, 0)):
+            few = kind.most_per_node <= 0 or numbers[kind, host] < kind.most_per_node
+            if few and hosts[host] == kind.role and all(map(int.__le__, asked, left[host])):
                 placed.append((kind, host))
+                numbers[kind, host] += 1
+                left[host] = [have - take for have, take in zip(left[host], asked, strict=True)]
+                start[kind] = at
                 break
-            here[host][kind] -= 1
-            here[host] = +here[host]
+        else:
+            start[kind] = len(hosts)
     return placed
 
 
