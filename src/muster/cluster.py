@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from muster.api.codec import Object, Objects, copy_object
 from muster.api.groups import GroupRef, GroupTerms
 from muster.api.manifests import Manifest, ManifestError, creation_order, is_from_cluster, load, parse, resource_of
-from muster.api.meta import controller_of, key_of, name_of, namespace_of
-from muster.api.resource import NAMESPACES, NODES, POD_GROUPS, PODS, WORKLOADS, Resource
+from muster.api.meta import controller_of, key_of, name_of, namespace_of, uid_of
+from muster.api.resource import JOBS, NAMESPACES, NODES, POD_GROUPS, PODS, WORKLOADS, Resource
 from muster.apiserver.options import ServerOptions
 from muster.apiserver.request import ApiRequest
 from muster.client.client import object_of
@@ -30,6 +30,7 @@ from muster.controllers.action import Create
 from muster.controllers.batch.job_creation import new_pod, wanted_active
 from muster.controllers.batch.job_groups import GroupApi, plan_group
 from muster.controllers.batch.job_spec import JobSpec
+from muster.controllers.pod_templates import pod_from_template
 from muster.engine.decide import DEFAULT_BUDGET, decide
 from muster.engine.explanation.explain import explain
 from muster.engine.explanation.question import DEFAULT_EFFORT
@@ -45,6 +46,9 @@ from muster.scheduler.members import PodRecord
 from muster.scheduler.options import RELEASES, PlacementMode, SchedulerOptions
 from muster.scheduler.pre_enqueue import GroupFacts, hold_of_group
 from muster.simulator.standing import StandingServer
+
+SETS = ("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet")
+"""Kinds that want so many replicas of a pod."""
 
 Source: TypeAlias = str | Path | Sequence[Object] | Sequence[Manifest]
 """A path (a file or a directory), YAML or JSON text (it has a newline), or objects."""
@@ -97,7 +101,8 @@ class Cluster:
     def load(cls, source: Source, *, job_groups: JobGroupRules = "1.36") -> Cluster:
         """A cluster of the nodes, pods, Jobs and other objects of a source.
 
-        Pods that have a node take room there; pods that have none wait, and Jobs stand for waiting pods. `job_groups`:
+        Pods that have a node take room there; pods that have none wait, and Jobs, Deployments and the like stand for
+        waiting pods (those of a Job `<job>-<index>`). `job_groups`:
         the release by whose rules Jobs are gangs. Raises `ManifestError`, which names the place of what cannot be used.
         """
         cluster = cls(job_groups=job_groups)
@@ -283,7 +288,7 @@ class _Objects:
         try:
             for manifest in creation_order(given):
                 obj = self._create(manifest, manifest.object, created)
-                stands_for_pods = obj["kind"] == "Job" and not _has_started(manifest.object, owned)
+                stands_for_pods = obj["kind"] in (JOBS.kind, *SETS) and not _has_started(manifest.object, owned)
                 made = self._expand(manifest, obj, created) if stands_for_pods else [obj]
                 pods += [key_of(each) for each in made if each["kind"] == "Pod" and key_of(each) in self.cache.pods]
         except ManifestError:
@@ -311,7 +316,13 @@ class _Objects:
         self._store.put(f"/{PODS.plural}/{key_of(pod)}", bound)
         self._tell(PODS, Change("MODIFIED", pod, bound))
 
-    def _expand(self, manifest: Manifest, job: Object, created: list[tuple[Resource, str]]) -> Objects:
+    def _expand(self, manifest: Manifest, owner: Object, created: list[tuple[Resource, str]]) -> Objects:
+        """The pods that a Job or a set of replicas stands for, and the group of a Job before them."""
+        if owner["kind"] in SETS:
+            return [self._create(manifest, pod, created) for pod in _replicas(owner)]
+        return self._expand_job(manifest, owner, created)
+
+    def _expand_job(self, manifest: Manifest, job: Object, created: list[tuple[Resource, str]]) -> Objects:
         """The pods that a Job stands for, and its group before them, by the Job controller's own rules."""
         spec = JobSpec.of(job)
         if job["spec"].get("suspend"):
@@ -400,6 +411,24 @@ def read(source: Source) -> list[Manifest]:
         each if isinstance(each, Manifest) else Manifest("<objects>", number, each)
         for number, each in enumerate(objects, start=1)
     ]
+
+
+def _replicas(owner: Object) -> Objects:
+    """The pods that a Deployment or the like wants, named `<owner>-<index>`."""
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": name_of(owner),
+        "uid": uid_of(owner),
+        "controller": True,
+    }
+    pods = []
+    for index in range(owner["spec"].get("replicas", 1)):
+        pod = pod_from_template(owner["spec"]["template"], owner, reference)
+        pod["metadata"]["name"] = f"{name_of(owner)}-{index}"
+        del pod["metadata"]["generateName"]
+        pods.append(pod)
+    return pods
 
 
 def _job_pods(job: Object, spec: JobSpec, group: str | None) -> Objects:

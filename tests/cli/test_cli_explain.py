@@ -195,3 +195,28 @@ def listed(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> list[Object]:
     assert main(["snapshot", "--kubeconfig", kubeconfig]) == 0
     objects: list[Object] = yaml.safe_load(capsys.readouterr().out)["items"]
     return [{"node": obj["spec"].get("nodeName")} for obj in objects if obj["kind"] == "Pod"]
+
+
+def test_name_may_come_after_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    (train,) = explained(capsys, "-f", str(EXAMPLE / "cluster.yaml"), str(EXAMPLE / "group.yaml"), "podgroup/train")
+
+    assert train["name"] == "train"
+
+
+def test_group_without_pods_says_how_many_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "x.yaml", make_node(), make_group("g", min_count=3))
+
+    (found,) = explained(capsys, "podgroup/g", "-f", file)
+
+    assert found["summary"] == "has no pods, and needs 3 pods"
+
+
+def test_deployment_stands_for_its_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": make_pod(cpu="3", group="g")["spec"]}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "a"}}, "template": template}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
+    file = write(tmp_path / "x.yaml", make_node(cpu="6"), make_group("g", min_count=3), deployment)
+
+    (found,) = explained(capsys, "-f", file)
+
+    assert (found["name"], found["state"], found["members"]) == ("g", "Infeasible", 3)

@@ -14,6 +14,7 @@ from muster.cli.explain_view import draw
 from muster.cli.inputs import read_manifests
 from muster.cli.options import OUTPUT, Output, Write
 from muster.cli.output import emit, error_console
+from muster.scheduler.explaining.names import is_name
 
 SOURCE = Group.create_ordered("Source")
 DEFAULT_EFFORT = 8192
@@ -63,12 +64,19 @@ def explain(
     """
     if effort < 1:
         raise BadInput(f"--effort {effort}: must be a positive number")
+    file, names = _apart(file, names)
     objects, asked = _sources(file, kubeconfig, context)
     with error_console().status("Deciding"):
         found = explanations(objects, asked, names, namespace, effort)
     value = {"explanations": found}
     emit(value, output, write, lambda console: draw(value, console, everything=all_rows))
     return 0
+
+
+def _apart(files: tuple[Path, ...], names: tuple[str, ...]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """The files and the names: -f takes all that follows it, so that names may come among its files."""
+    meant = [str(path) for path in files if not path.exists() and is_name(str(path))]
+    return tuple(path for path in files if str(path) not in meant), (*names, *meant)
 
 
 def explanations(

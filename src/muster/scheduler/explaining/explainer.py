@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from muster.api.codec import Object, Objects
-from muster.api.groups import GroupRef
+from muster.api.groups import GroupRef, terms_of
 from muster.engine.decide import decide
 from muster.engine.explanation.changes import smallest_changes
 from muster.engine.explanation.explain import explain
@@ -230,6 +230,10 @@ class Explainer:
             return f"{_count(scheduled, 'pod')} placed on {_count(len(nodes), 'node')}, none waits"
         if not groups and entity.removeprefix(GROUP) not in self.core.cache.pod_groups and entity.startswith(GROUP):
             return "it is not known"
+        group = self.core.cache.pod_groups.get(entity.removeprefix(GROUP)) if entity.startswith(GROUP) else None
+        needed = 0 if group is None else terms_of(group["spec"]).min_count
+        if needed and not any(members.known for members in groups):
+            return f"has no pods, and needs {_count(needed, 'pod')}"
         return "has no pods that wait for a node"
 
     def _base(self, entity: str, state: str, summary: str) -> Object:

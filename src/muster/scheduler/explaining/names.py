@@ -20,14 +20,24 @@ class UnknownName(ValueError):
     """A name that means no object of the cluster. Not retryable."""
 
 
+def is_name(text: str) -> bool:
+    """Whether a text is of the form `kind/name` of something that can be explained."""
+    word, slash, rest = text.partition("/")
+    return bool(slash and rest and "/" not in rest and _kind_of(word))
+
+
+def _kind_of(word: str) -> str | None:
+    word = word.lower().partition(".")[0]
+    return _KINDS.get(_SHORT.get(word, word)) or _KINDS.get(word.removesuffix("s"))
+
+
 def entities_of(core: SchedulerCore, name: str, namespace: str) -> list[str]:
     """The entities that a `kind/name` of a namespace stands for, each once. Raises `UnknownName`.
 
     A member stands for its group, a group of a tree for the tree, a Job or Workload for the groups of its pods.
     """
     word, slash, rest = name.partition("/")
-    word = word.lower().partition(".")[0]
-    kind = _KINDS.get(_SHORT.get(word, word)) or _KINDS.get(word.removesuffix("s"))
+    kind = _kind_of(word)
     if not slash or not rest or kind is None:
         known = ", ".join(f"{each}/NAME" for each in _KINDS)
         raise UnknownName(f"{name!r}: must be one of {known}")
