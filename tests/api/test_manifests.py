@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from muster.api.manifests import ManifestError, creation_order, load, parse, resource_of
@@ -95,6 +97,11 @@ def test_what_is_wrong_is_named_with_its_line(text: str, want_line: int, want: s
 def test_missing_file_is_named() -> None:
     with pytest.raises(ManifestError, match=r"no-such-file.yaml: cannot be read"):
         load("no-such-file.yaml")
+
+
+def test_url_is_not_read() -> None:
+    with pytest.raises(ManifestError, match="URLs are not read"):
+        load(Path("https://example.com/x.yaml"))
 
 
 def test_order_of_creation_puts_what_others_refer_to_first() -> None:

@@ -71,7 +71,10 @@ def load(path: str | Path, *, any_kind: bool = False) -> list[Manifest]:
     """
     if not Path(path).is_dir():
         return parse(_read_text(path), str(path), any_kind=any_kind)
-    files = sorted(each for each in Path(path).rglob("*") if each.suffix in SUFFIXES and each.is_file())
+    try:
+        files = sorted(each for each in Path(path).rglob("*") if each.suffix in SUFFIXES and each.is_file())
+    except OSError as error:
+        raise ManifestError(str(path), 0, f"cannot be read: {error.strerror or error}") from error
     if not files:
         raise ManifestError(str(path), 0, f"there is no file *{', *'.join(SUFFIXES)} in this directory")
     return [manifest for file in files for manifest in parse(_read_text(file), str(file), any_kind=any_kind)]
@@ -94,6 +97,8 @@ def _read_text(path: str | Path) -> str:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
+        if name.startswith(("http:/", "https:/")):
+            raise ManifestError(name, 0, "URLs are not read: download it, or pipe it into -f -") from error
         raise ManifestError(name, 0, f"cannot be read: {error.strerror or error}") from error
     try:
         return data.decode("utf-8-sig")
