@@ -14,7 +14,7 @@ from muster.nodes.spec import parse_node_spec
 from muster.simulator.options import ClusterOptions
 from muster.simulator.report import report
 from muster.simulator.report_html import html_report
-from muster.simulator.report_moments import Stay, moments_of, numbers_over_time
+from muster.simulator.report_moments import Stay, groups_over_time, moments_of, numbers_over_time
 from muster.simulator.run import simulate
 from muster.simulator.world import Outcome, manifests_of
 from muster.testing import make_group, make_pod
@@ -117,3 +117,41 @@ def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path, capsys: pytes
 
     assert code == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_group_that_waits_says_which_domain_it_needs_and_one_that_runs_where_it_is() -> None:
+    rack = {"topology": [{"key": "topology.kubernetes.io/rack"}]}
+    groups = [make_group(name, min_count=3, schedulingConstraints=rack) for name in ("fits", "waits", "waits-too")]
+    sizes = {"fits": 1, "waits": 8, "waits-too": 8}
+    pods = [make_pod(f"{name}-{at}", gpu=gpu, group=name) for name, gpu in sizes.items() for at in range(3)]
+    spec = parse_node_spec("count=4,cpu=8,nvidia.com/gpu=8,racks=2")
+    found = simulate(manifests_of([*groups, *pods]), nodes=[spec], until_s=600)
+
+    text = " ".join(" ".join(ElementTree.fromstring(html_report(found, report(found))[16:]).itertext()).split())
+
+    assert "rack: rack-0" in text
+    assert text.count("needs one rack") == 2
+    assert "default/waits , default/waits-too (Unschedulable)" in text, "what waits for the same is told once"
+    assert text.count("What would help:") == 1
+    assert "Nothing runs." in text, "there is no picture of an empty cluster"
+
+
+def test_groups_over_time_run_from_min_count_on_and_wait_before() -> None:
+    pods = [(0.0, 5.0), (2.0, 9.0), (3.0, 7.0)]
+    stays = [Stay(f"default/p{at}", "default/g", "n", 0.0, *span, {}, evicted=False) for at, span in enumerate(pods)]
+    group = {"namespace": "default", "name": "g", "min_count": 2}
+
+    waiting, running = groups_over_time(stays, [group, {**group, "name": "without-pods"}])
+
+    assert running == [(2.0, 1), (7.0, 0)]
+    assert waiting == [(0.0, 1), (2.0, 0), (7.0, 1), (9.0, 0)]
+
+
+def test_nodes_of_a_domain_are_drawn_in_rows_without_touching() -> None:
+    found = outcome()
+    page = ElementTree.fromstring(html_report(found, report(found))[16:])
+    for figure in page.iter("figure"):
+        svg = figure.find("svg")
+        assert svg is not None
+        places = {each.attrib["transform"] for each in svg.iter("g")}
+        assert len(places) == len(list(svg.iter("g"))) == 2

@@ -39,6 +39,23 @@ class GroupView:
         """Members that have or had a node."""
         return sum(1 for pod in self.pods if pod["spec"].get("nodeName"))
 
+    @property
+    def topology_keys(self) -> tuple[str, ...]:
+        """The labels that the group asks for, the one that the API field demands first."""
+        if self.terms is None:
+            return ()
+        keys = [self.terms.topology_key] if self.terms.topology_key is not None else []
+        keys += self.terms.topology.tree if self.terms.topology is not None else ()
+        return tuple(dict.fromkeys(keys))
+
+    @property
+    def required_key(self) -> str | None:
+        """The label of which one domain must hold all members."""
+        if self.terms is None:
+            return None
+        required = None if self.terms.topology is None else self.terms.topology.required
+        return self.terms.topology_key or required
+
     def in_phase(self, phase: str) -> int:
         """Members in that phase."""
         return sum(1 for pod in self.pods if phase_of(pod) == phase)

@@ -98,12 +98,10 @@ class Judge:
 
     def topology_of(self, group: GroupView) -> dict[str, str]:
         """The domain of each topology key that the group asks for, where its members are in one."""
-        terms = group.terms
-        if terms is None:
-            return {}
-        keys = self._keys_above(group) if terms.parent else []
-        keys += [terms.topology_key] if terms.topology_key is not None else []
-        keys += terms.topology.tree if terms.topology is not None else ()
+        keys = [
+            *(self._keys_above(group) if group.terms is not None and group.terms.parent else ()),
+            *group.topology_keys,
+        ]
         nodes = {pod["spec"]["nodeName"] for pod in group.pods if pod["spec"].get("nodeName")}
         found = {}
         for key in dict.fromkeys(keys):

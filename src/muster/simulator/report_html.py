@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from muster.api.codec import Object, Objects
-from muster.simulator.report_moments import Stay, levels_of, moments_of, stays_of
-from muster.simulator.report_pictures import Colours, cluster_picture, main_resource, timeline
+from muster.simulator.groups import GroupView, find_groups
+from muster.simulator.report_moments import Stay, groups_over_time, levels_of, moments_of, stays_of
+from muster.simulator.report_pictures import Colours, cluster_picture, main_resource, numbers_picture, timeline
 from muster.simulator.world import Outcome
 
+MANY = 40
+"""From so many groups on, the page also says how many ran and waited over time."""
 MOST_ROWS = 300
 """So many groups are drawn and listed at most; the page says how many there are beside."""
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2128; --paper: #ffffff; --soft: #f1f3f5; --line: #c9ced6;
-  --plain: #8b949e; --wait: #d8dce2; --bad: #c62828; --good: #2e7d32 }
+  --plain: #8b949e; --wait: #d8dce2; --bad: #c62828; --good: #2e7d32; --run: #2f7fd0 }
 @media (prefers-color-scheme: dark) { :root { --ink: #e3e8ee; --paper: #14171c; --soft: #20252d; --line: #3d4550;
-  --plain: #77808c; --wait: #363d48; --bad: #ff7b72; --good: #6fcf7c } }
+  --plain: #77808c; --wait: #363d48; --bad: #ff7b72; --good: #6fcf7c;
+  --run: #4c9be8 } }
 body { font: 14px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
   max-width: 1100px; padding: 0 1rem }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem } h3 { font-size: 1rem; margin-bottom: .3rem }
@@ -26,18 +30,15 @@ table { border-collapse: collapse; width: 100% } th, td { text-align: left; padd
   border-bottom: 1px solid var(--line); vertical-align: top } th { font-weight: 600 }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
 .domain { display: inline-block; margin: 0 10px 8px 0; padding: 6px; background: var(--soft); border-radius: 4px;
-  vertical-align: top } .domain > div { display: flex; flex-wrap: wrap; gap: 4px; max-width: 240px }
-figcaption { font-size: .75rem; margin-bottom: 4px }
-.node { background: var(--paper); border: 1px solid var(--line); border-radius: 2px }
+  vertical-align: top } .domain svg { display: block } figcaption { font-size: .75rem; margin-bottom: 4px }
+.node { fill: var(--paper); stroke: var(--line) }
 .slot { stroke: var(--paper); stroke-opacity: .8 } .wide { overflow-x: auto }
 .timeline text { font-size: 11px; fill: var(--ink) } .tick { stroke: var(--line); stroke-opacity: .6 }
-.waits { fill: var(--wait) } .evicted { stroke: var(--bad); stroke-width: 2; fill: none }
+.waits, .some-wait { fill: var(--wait) } .some-run { fill: var(--run); fill-opacity: .55 }
+.evicted { stroke: var(--bad); stroke-width: 2; fill: none }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .4em }
-
 .plain { fill: var(--plain) } .bad { color: var(--bad) } .good { color: var(--good) } .more { color: var(--plain) }
 """
-_COLUMNS = ("Group", "State", "Scheduled", "Needs", "First scheduled", "Evicted", "Topology")
-_RIGHT = ' class="number"'
 _KINDS = {"Unschedulable": "bad", "Failed": "bad", "Undecided": "bad"}
 _GOOD = ("Running", "Scheduled", "Succeeded")
 
@@ -45,19 +46,36 @@ _GOOD = ("Running", "Scheduled", "Succeeded")
 def html_report(outcome: Outcome, report: Object) -> str:
     """The page. `report`: what `muster.simulator.report` makes of the outcome."""
     stays, groups = stays_of(outcome), report["groups"]
-    names = [f"{group['namespace']}/{group['name']}" for group in groups]
+    views = {f"{view.ref.namespace}/{view.ref.name}": view for view in find_groups(outcome.objects)}
+    names = [_name(group) for group in groups]
     owners = sorted({stay.owner for stay in stays if stay.owner} - set(names))
     colours = Colours.of([*names, *owners])
-    asked = sorted({key for group in groups for key in group["topology"]})
+    asked = sorted({key for view in views.values() for key in view.topology_keys})
+    shown = _most_telling(groups, report["evictions"])
     sections = [
         _summary(report),
         _pictures(outcome, report, stays, asked, colours),
-        _section("Groups over time", _over_time(outcome, groups, stays, colours)),
-        _section("Groups", _groups_table(groups, report["evictions"], colours)),
+        _section("Groups over time", _over_time(outcome, groups, shown, stays, colours)),
+        _section("Groups", _groups_table(shown, report["evictions"], colours, views) + _more(len(groups))),
         _section("What still waits, and why", _waiting(report)),
     ]
     head = f'<meta charset="utf-8"/><title>Simulation</title><style>{_STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{"".join(sections)}\n</body></html>\n'
+
+
+def _most_telling(groups: Objects, evictions: Objects) -> Objects:
+    """As many groups as are shown, in their order: if there are more, those that do not run, were evicted or waited
+    longest."""
+    if len(groups) <= MOST_ROWS:
+        return groups
+    lost = {each["group"] for each in evictions}
+
+    def telling(at: int) -> tuple[bool, bool, float, int]:
+        group = groups[at]
+        first_s = group["first_scheduled_s"]
+        return group["state"] in _GOOD, _name(group) not in lost, -(first_s or 0.0), at
+
+    return [groups[at] for at in sorted(sorted(range(len(groups)), key=telling)[:MOST_ROWS])]
 
 
 def _section(title: str, body: str) -> str:
@@ -87,6 +105,9 @@ def _counted(values: Iterable[str]) -> str:
     return ", ".join(f"{number} {value}" for value, number in sorted(numbers.items()))
 
 
+_NOTHING_RUNS = '<p class="more">Nothing runs.</p>'
+
+
 def _pictures(outcome: Outcome, report: Object, stays: Sequence[Stay], asked: list[str], colours: Colours) -> str:
     nodes = outcome.objects["nodes"]
     if not nodes:
@@ -96,50 +117,75 @@ def _pictures(outcome: Outcome, report: Object, stays: Sequence[Stay], asked: li
     parts = [f"<p>Width of a node: its {escape(resource)}. Colours: groups; grey: pods without one.</p>"]
     for name, at_s in moments:
         picture = cluster_picture(nodes, stays, at_s, levels, resource, colours)
-        parts.append(f"<h3>{escape(name.capitalize())}: {at_s:g} s</h3>{picture}")
+        parts.append(f"<h3>{escape(name.capitalize())}: {at_s:g} s</h3>{picture or _NOTHING_RUNS}")
     return _section(
         f"The cluster by {' and '.join(key.rpartition('/')[2] for key in levels) or 'node'}", "".join(parts)
     )
 
 
-def _over_time(outcome: Outcome, groups: Objects, stays: Sequence[Stay], colours: Colours) -> str:
+def _over_time(outcome: Outcome, groups: Objects, shown: Objects, stays: Sequence[Stay], colours: Colours) -> str:
     if not groups:
         return ""
     text = "Grey: waits. Pale: some pods run. Full: at least minCount run. Cross: evicted."
-    picture = timeline(groups[:MOST_ROWS], stays, outcome.time_s, colours)
-    return f'<p>{text}</p><div class="wide">{picture}</div>{_more(len(groups))}'
+    picture = timeline(shown, stays, outcome.time_s, colours)
+    numbers = ""
+    if len(groups) >= MANY:
+        numbers = numbers_picture(*groups_over_time(stays, groups), outcome.time_s)
+        numbers = f'<p>Blue: how many groups run. Grey: how many wait.</p><div class="wide">{numbers}</div>'
+    return f'{numbers}<p>{text}</p><div class="wide">{picture}</div>{_more(len(groups))}'
 
 
-def _groups_table(groups: Objects, evictions: Objects, colours: Colours) -> str:
+def _groups_table(groups: Objects, evictions: Objects, colours: Colours, views: Mapping[str, GroupView]) -> str:
     if not groups:
         return ""
     lost: dict[str, int] = {}
     for each in evictions:
         lost[each["group"] or ""] = lost.get(each["group"] or "", 0) + 1
-    head = "".join(
-        f"<th>{name}</th>"
-        for name in ("Group", "State", "Scheduled", "Needs", "First scheduled", "Evicted", "Topology")
-    )
-    rows = "".join(_group_row(group, lost, colours) for group in groups[:MOST_ROWS])
-    return f"<table><tr>{head}</tr>{rows}</table>{_more(len(groups))}"
+    columns = (("Group", ""), ("State", ""), *((name, _RIGHT) for name in _NUMBERS), ("Topology", ""))
+    head = "".join(f"<th{kind}>{name}</th>" for name, kind in columns)
+    rows = "".join(_group_row(group, lost, colours, views.get(_name(group))) for group in groups)
+    return f"<table><tr>{head}</tr>{rows}</table>"
 
 
-def _group_row(group: Object, lost: dict[str, int], colours: Colours) -> str:
-    name = f"{group['namespace']}/{group['name']}"
+_NUMBERS = ("Scheduled", "Needs", "First scheduled", "Evicted")
+_RIGHT = ' class="number"'
+
+
+def _where(group: Object, view: GroupView | None) -> str:
+    """The domains that a group is in; of the label that it must be in one domain of at least the name."""
+    found = [f"{escape(_short(key))}: {escape(value)}" for key, value in sorted(group["topology"].items())]
+    required = None if view is None else view.required_key
+    if required is not None and required not in group["topology"]:
+        found.insert(0, f'<span class="more">needs one {escape(_short(required))}</span>')
+    return ", ".join(found)
+
+
+def _name(group: Object) -> str:
+    return f"{group['namespace']}/{group['name']}"
+
+
+def _short(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _group_row(group: Object, lost: dict[str, int], colours: Colours, view: GroupView | None) -> str:
+    name = _name(group)
     kind = "good" if group["state"] in _GOOD else _KINDS.get(group["state"], "")
     first = "" if group["first_scheduled_s"] is None else f"{group['first_scheduled_s']:g} s"
-    where = ", ".join(f"{key.rpartition('/')[2]} {value}" for key, value in sorted(group["topology"].items()))
     numbers = (f"{group['scheduled']} of {group['members']}", str(group["min_count"]), first, str(lost.get(name, "")))
     key = f'<span class="key" style="background:{colours.of_group(name)}"></span>'
     cells = "".join(f'<td class="number">{escape(number)}</td>' for number in numbers)
     state = f'<td class="{kind}">{escape(group["state"])}</td>'
-    return f"<tr><td>{key}{escape(name)}</td>{state}{cells}<td>{escape(where)}</td></tr>"
+    return f"<tr><td>{key}{escape(name)}</td>{state}{cells}<td>{_where(group, view)}</td></tr>"
 
 
 def _waiting(report: Object) -> str:
-    """Groups that do not run with their explanation, then pods without a group."""
+    """Groups that do not run with their explanation, those that wait for the same together; then other pods."""
     groups = [group for group in report["groups"] if group["state"] not in (*_GOOD, "Failed")]
-    parts = [_reason(group) for group in groups[:MOST_ROWS]]
+    alike: dict[tuple[str, ...], Objects] = {}
+    for group in groups:
+        alike.setdefault(_question(group), []).append(group)
+    parts = [_reason(each) for each in list(alike.values())[:MOST_ROWS]]
     pods = [pod for pod in report["pods"] if not pod["group"] and pod["node"] is None and pod["phase"] == "Pending"]
     parts += [
         f"<li><b>{escape(pod['namespace'])}/{escape(pod['name'])}</b>: {escape(pod['message'] or pod['reason'])}</li>"
@@ -147,18 +193,33 @@ def _waiting(report: Object) -> str:
     ]
     if not parts:
         return "<p>Nothing.</p>"
-    return f"<ul>{''.join(parts)}</ul>{_more(max(len(groups), len(pods)))}"
+    return f"<ul>{''.join(parts)}</ul>{_more(max(len(alike), len(pods)))}"
 
 
-def _reason(group: Object) -> str:
-    name, explanation = f"{group['namespace']}/{group['name']}", group["explanation"]
+def _question(group: Object) -> tuple[str, ...]:
+    """What groups have in common that wait for the same."""
+    explanation = group["explanation"]
+    if explanation is None:
+        return group["state"], group["reason"], group["message"]
+    return group["state"], explanation["summary"], *(change["text"] for change in explanation["changes"])
+
+
+def _reason(groups: Objects) -> str:
+    """Why the first of these groups waits; the others wait for the same."""
+    group, explanation = groups[0], groups[0]["explanation"]
     said = group["message"] or group["reason"] or group["state"]
-    parts = [f"<b>{escape(name)}</b> ({escape(group['state'])}): {escape(said)}"]
+    names = ", ".join(f"<b>{escape(each['namespace'])}/{escape(each['name'])}</b>" for each in groups[:_MOST_NAMES])
+    if len(groups) > _MOST_NAMES:
+        names += f" and {len(groups) - _MOST_NAMES} more"
+    parts = [f"{names} ({escape(group['state'])}): {escape(said)}"]
     if explanation is not None:
         parts.append(f"<br/>{escape(explanation['summary'])}")
         changes = "".join(f"<li>{escape(change['text'])}</li>" for change in explanation["changes"])
-        parts.append(f"<ul>{changes}</ul>" if changes else "")
+        parts.append(f"<br/>What would help:<ul>{changes}</ul>" if changes else "")
     return f"<li>{''.join(parts)}</li>"
+
+
+_MOST_NAMES = 8
 
 
 def _more(number: int) -> str:

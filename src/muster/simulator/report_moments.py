@@ -6,6 +6,7 @@ A pod takes its node from when it is scheduled until it has ended or is gone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 
 from msgspec import Struct
 
@@ -87,11 +88,50 @@ def numbers_over_time(stays: Iterable[Stay]) -> list[tuple[float, int]]:
         if stay.start_s is not None and stay.start_s < stay.end_s:
             steps[stay.start_s] = steps.get(stay.start_s, 0) + 1
             steps[stay.end_s] = steps.get(stay.end_s, 0) - 1
-    number, found = 0, list[tuple[float, int]]()
-    for at_s in sorted(steps):
-        number += steps[at_s]
-        found.append((at_s, number))
+    return _summed(steps)
+
+
+def groups_over_time(
+    stays: Iterable[Stay], groups: Iterable[Object]
+) -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
+    """(time, how many groups wait from then on) and (time, how many run): with at least minCount pods on nodes.
+
+    A group waits from its first pod on whenever it does not run, until its last pod has ended.
+    """
+    by_owner: dict[str, list[Stay]] = {}
+    for stay in stays:
+        by_owner.setdefault(stay.owner, []).append(stay)
+    waiting, running = dict[float, int](), dict[float, int]()
+    for group in groups:
+        mine = by_owner.get(f"{group['namespace']}/{group['name']}", [])
+        if not mine:
+            continue
+        spans = _whole_spans(mine, group["min_count"])
+        for from_s, to_s in spans:
+            running[from_s] = running.get(from_s, 0) + 1
+            running[to_s] = running.get(to_s, 0) - 1
+        begin_s, end_s = min(stay.created_s for stay in mine), max(stay.end_s for stay in mine)
+        for at_s, sign in ((begin_s, 1), (end_s, -1), *((at, -1) for at, _ in spans), *((at, 1) for _, at in spans)):
+            waiting[at_s] = waiting.get(at_s, 0) + sign
+    return _summed(waiting), _summed(running)
+
+
+def _whole_spans(stays: Iterable[Stay], min_count: int) -> list[tuple[float, float]]:
+    """From when to when at least so many of the pods were on nodes."""
+    found, since_s = list[tuple[float, float]](), None
+    for at_s, number in numbers_over_time(stays):
+        if since_s is None and number >= max(min_count, 1):
+            since_s = at_s
+        elif since_s is not None and number < max(min_count, 1):
+            found.append((since_s, at_s))
+            since_s = None
     return found
+
+
+def _summed(steps: Mapping[float, int]) -> list[tuple[float, int]]:
+    """The sums up to each step, in order of time."""
+    times = sorted(steps)
+    return list(zip(times, accumulate(steps[at] for at in times), strict=True))
 
 
 def _busiest(stays: Iterable[Stay]) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -16,12 +17,16 @@ from muster.api.meta import name_of
 from muster.api.quantity import format_units, resource_units
 from muster.simulator.report_moments import Stay, domains_of, numbers_over_time
 
-_CELL_WIDTH, _CELL_HEIGHT, _GAP = 56, 20, 4
 _ROW = 16
 _LABEL_WIDTH = 220
 _TIMELINE_WIDTH = 760
+_CURVE = 90
 _MOST_SLOTS = 16
 _GOLDEN_ANGLE = 137.508
+
+
+Step: TypeAlias = tuple[float, int]
+"""A time in seconds, and a number from then on."""
 
 
 class Colours(Struct, frozen=True):
@@ -53,14 +58,46 @@ def main_resource(nodes: Objects) -> str:
     return min(numbers, key=lambda name: (-numbers[name], name), default="cpu")
 
 
+class _Size(Struct, frozen=True):
+    """How large nodes are drawn, in pixels."""
+
+    width: int
+    height: int
+    gap: int
+    has_slots: bool = True
+
+    def place(self, at: int, number: int) -> tuple[int, int]:
+        """Where the node of that number is drawn among so many of its domain."""
+        columns = _columns(number)
+        return at % columns * (self.width + self.gap), at // columns * (self.height + self.gap)
+
+    def extent(self, number: int) -> tuple[int, int]:
+        """Width and height of a domain of so many nodes, with half a pixel around for the lines."""
+        columns = min(number, _columns(number))
+        rows = -(-number // columns)
+        return columns * (self.width + self.gap) - self.gap + 1, rows * (self.height + self.gap) - self.gap + 1
+
+
+_LARGE, _SMALL = _Size(56, 20, 4), _Size(18, 9, 2, has_slots=False)
+_MOST_LARGE = 400
+"""Of more nodes than these only small pictures are drawn."""
+
+
+def _columns(number: int) -> int:
+    return 4 if number <= 16 else 10 if number <= 200 else 40
+
+
 def cluster_picture(
     nodes: Objects, stays: Sequence[Stay], at_s: float, levels: tuple[str, ...], resource: str, colours: Colours
 ) -> str:
-    """All nodes, arranged by domain, with what runs on them at that moment."""
+    """All nodes, arranged by domain, with what runs on them at that moment; "" if nothing does."""
     running: dict[str, list[Stay]] = {}
     for stay in stays:
         if stay.takes_room_at(at_s):
             running.setdefault(stay.node, []).append(stay)
+    if not running:
+        return ""
+    size = _LARGE if len(nodes) <= _MOST_LARGE else _SMALL
     parts = []
     outer: tuple[str, ...] | None = None
     for values, members in domains_of(nodes, levels).items():
@@ -68,12 +105,21 @@ def cluster_picture(
             outer = values[:-1]
             parts.append(f"<h4>{escape(' / '.join(value or 'no label' for value in outer))}</h4>")
         title = values[-1] or "no label" if values else "nodes"
-        cells = "".join(_cell(node, running.get(name_of(node), []), resource, colours) for node in members)
-        parts.append(f'<figure class="domain"><figcaption>{escape(title)}</figcaption><div>{cells}</div></figure>')
+        width, height = size.extent(len(members))
+        cells = "".join(
+            _cell(node, running.get(name_of(node), []), resource, colours, size, size.place(at, len(members)))
+            for at, node in enumerate(members)
+        )
+        parts.append(
+            f'<figure class="domain"><figcaption>{escape(title)}</figcaption>'
+            f'<svg width="{width}" height="{height}" role="img">{cells}</svg></figure>'
+        )
     return "".join(parts)
 
 
-def _cell(node: Object, stays: Sequence[Stay], resource: str, colours: Colours) -> str:
+def _cell(
+    node: Object, stays: Sequence[Stay], resource: str, colours: Colours, size: _Size, place: tuple[int, int]
+) -> str:
     """One node. Amounts are drawn to scale; of a node that lacks the resource cpu is shown."""
     allocatable = _allocatable(node)
     shown = resource if resource in allocatable else "cpu"
@@ -84,28 +130,58 @@ def _cell(node: Object, stays: Sequence[Stay], resource: str, colours: Colours) 
     used = sum(held.values())
     said = f"{name_of(node)}: {format_units(shown, used)} of {format_units(shown, whole)} {shown}, {len(stays)} pods"
     lines = [said, *(f"{owner or 'plain pods'}: {format_units(shown, amount)}" for owner, amount in held.items())]
-    shapes, x = [], 0.0
+    shapes, x = [f'<rect class="node" width="{size.width}" height="{size.height}"/>'], 0.0
     for owner, amount in sorted(held.items()):
-        width = _CELL_WIDTH * amount / whole if whole else 0.0
+        width = size.width * amount / whole if whole else 0.0
         shapes.append(
-            f'<rect x="{x:.1f}" width="{width:.1f}" height="{_CELL_HEIGHT}" fill="{colours.of_group(owner)}"/>'
+            f'<rect x="{x:.1f}" width="{width:.1f}" height="{size.height}" fill="{colours.of_group(owner)}"/>'
         )
         x += width
     if not used and stays:  # pods that ask for none of it
-        shapes.append(f'<circle cx="{_CELL_WIDTH / 2}" cy="{_CELL_HEIGHT / 2}" r="3" class="plain"/>')
-    shapes += _slots(whole) if shown != "cpu" else []
+        shapes.append(f'<circle cx="{size.width / 2}" cy="{size.height / 2}" r="3" class="plain"/>')
+    shapes += _slots(whole, size) if shown != "cpu" and size.has_slots else []
     return (
-        f'<svg class="node" width="{_CELL_WIDTH}" height="{_CELL_HEIGHT}" role="img">'
-        f"<title>{escape(chr(10).join(lines))}</title>{''.join(shapes)}</svg>"
+        f'<g transform="translate({place[0] + 0.5} {place[1] + 0.5})">'
+        f"<title>{escape(chr(10).join(lines))}</title>{''.join(shapes)}</g>"
     )
 
 
-def _slots(whole: int) -> list[str]:
+def _slots(whole: int, size: _Size) -> list[str]:
     """Lines between the single devices of a node."""
     if not 1 < whole <= _MOST_SLOTS:
         return []
-    xs = (_CELL_WIDTH * place / whole for place in range(1, whole))
-    return [f'<path d="M{x:.1f} 0V{_CELL_HEIGHT}" class="slot"/>' for x in xs]
+    xs = (size.width * place / whole for place in range(1, whole))
+    return [f'<path d="M{x:.1f} 0V{size.height}" class="slot"/>' for x in xs]
+
+
+def numbers_picture(waiting: Sequence[Step], running: Sequence[Step], end_s: float) -> str:
+    """How many groups waited and how many ran, over time; steps are (time, number from then on)."""
+    span_s, most = max(end_s, 1.0), max((number for _, number in (*waiting, *running)), default=0)
+    if not most:
+        return ""
+    curves = "".join(
+        f'<path class="{kind}" d="{_stairs(steps, end_s, span_s, most)}"><title>{kind}: at most '
+        f"{max(number for _, number in steps)} groups</title></path>"
+        for kind, steps in (("some-wait", waiting), ("some-run", running))
+        if steps
+    )
+    return (
+        f'<svg class="timeline" width="{_LABEL_WIDTH + _TIMELINE_WIDTH + 20}" height="{_CURVE + 24}" role="img">'
+        f"<title>How many groups waited and ran</title>"
+        f'<text x="{_LABEL_WIDTH - 6}" y="12" text-anchor="end">{most} groups</text>'
+        f"{curves}{_axis(span_s, _CURVE)}</svg>"
+    )
+
+
+def _stairs(steps: Sequence[Step], end_s: float, span_s: float, most: int) -> str:
+    """The area below a curve that is level between steps; of steps at one pixel the last is drawn."""
+    heights: dict[int, float] = {}
+    for at_s, number in steps:
+        if at_s <= end_s:
+            heights[round(_x(at_s, span_s))] = _CURVE * (1 - number / most)
+    edges = [f"M{min(heights, default=_LABEL_WIDTH)} {_CURVE}"]
+    edges += [f"H{x}V{y:.1f}" for x, y in sorted(heights.items())]
+    return f"{''.join(edges)}H{_x(end_s, span_s):.0f}V{_CURVE}Z"
 
 
 def timeline(groups: Objects, stays: Sequence[Stay], end_s: float, colours: Colours) -> str:
