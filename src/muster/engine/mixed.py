@@ -11,6 +11,7 @@ from muster.engine.arrays import Ints
 from muster.engine.defaults import packing
 from muster.engine.identical import fill, put
 from muster.engine.model import Member
+from muster.engine.plugins.node_resources_fit import delegated
 from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial
@@ -82,7 +83,10 @@ def most_placeable(profile: Profile, snapshot: Snapshot, demands: Sequence[Deman
         return bound, proof  # exact: no total can say more
     usable = np.logical_or.reduce([count > 0 for count in counts])
     free = np.where(usable[:, None], np.maximum(snapshot.free(), 0), 0).sum(axis=0)
+    by_devices = frozenset[str]().union(*(delegated(demand.shape) for demand in demands))
     for resource, column in snapshot.axis.columns.items():
+        if resource in by_devices:
+            continue
         fits = _fitting(demands, room, resource, int(free[column]))
         if fits < bound:
             bound, proof = fits, f"{resource} suffices for at most {fits} of the pods, whatever the nodes"

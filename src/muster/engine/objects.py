@@ -55,7 +55,7 @@ class ObjectStore:
     `version(kind)` is a number that is different after every change of that kind, for whoever remembers results.
     """
 
-    __slots__ = ("_derived", "_kinds", "_own", "_spaces", "_versions")
+    __slots__ = ("_changed", "_derived", "_kinds", "_own", "_spaces", "_versions")
 
     def __init__(self) -> None:
         self._derived: dict[str, tuple[int, object]] = {}
@@ -63,12 +63,14 @@ class ObjectStore:
         self._kinds: dict[str, dict[str, Object]] = {}
         self._own: set[str] = set()
         self._versions: dict[str, int] = {}
+        self._changed: dict[str, dict[str, None]] = {}  # by kind: keys since something was derived
 
     def copy(self) -> ObjectStore:
         """The objects of this moment."""
         other = ObjectStore()
         other._kinds, other._versions = dict(self._kinds), dict(self._versions)
         other._spaces, other._derived = dict(self._spaces), dict(self._derived)
+        other._changed = {kind: dict(keys) for kind, keys in self._changed.items()}
         self._own.clear()
         return other
 
@@ -77,14 +79,14 @@ class ObjectStore:
         key = key_of(obj)
         if self._kinds.get(kind, _NONE).get(key) == obj:
             return False
-        self._writable(kind)[key] = obj
+        self._writable(kind, key)[key] = obj
         return True
 
     def remove(self, kind: str, key: str) -> bool:
         """Forgets an object; whether it was known."""
         if key not in self._kinds.get(kind, _NONE):
             return False
-        del self._writable(kind)[key]
+        del self._writable(kind, key)[key]
         return True
 
     def get(self, kind: str, key: str) -> Object | None:
@@ -107,13 +109,18 @@ class ObjectStore:
     def derived(self, kind: str, compute: Callable[[T | None], T]) -> T:
         """What `compute` makes of the objects of a kind, kept until one of them changes. One thing a kind.
 
-        `compute` is given what it made before the change, if anything.
+        `compute` is given what it made before the change, if anything; `changed` tells what is different since.
         """
         version, found = self._derived.get(kind, (-1, None))
         if version != self.version(kind) or found is None:
             found = compute(cast(T | None, found))  # there is one function a kind, so the type is its own
             self._derived[kind] = (self.version(kind), found)
+            self._changed[kind] = {}
         return cast(T, found)  # as above
+
+    def changed(self, kind: str) -> Iterable[str]:
+        """The keys of objects of a kind that changed, came or went since something was derived of it."""
+        return self._changed.get(kind, ())
 
     def version(self, kind: str) -> int:
         """The number of changes of this kind so far."""
@@ -125,8 +132,9 @@ class ObjectStore:
         labels: Mapping[str, str] = {} if found is None else found["metadata"].get("labels") or {}
         return labels
 
-    def _writable(self, kind: str) -> dict[str, Object]:
+    def _writable(self, kind: str, key: str) -> dict[str, Object]:
         self._versions[kind] = self._versions.get(kind, 0) + 1
+        self._changed.setdefault(kind, {})[key] = None
         self._spaces.pop(kind, None)
         if kind not in self._own:
             self._kinds[kind] = dict(self._kinds.get(kind, _NONE))

@@ -74,9 +74,10 @@ def _nodes(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand]) -> l
 def _sums_are_all(demands: Sequence[Demand], nodes: Sequence[_Node], requests: Sequence[tuple[int, ...]]) -> bool:
     """Whether sums of requests express all that holds between members on a node.
 
-    Host ports are a rule between shapes, and a profile may ignore a resource, so that more fits than sums allow.
+    Host ports are a rule between shapes, devices are no sums, and a profile may ignore a resource, so that more fits
+    than sums allow.
     """
-    if any(demand.shape.usage.ports for demand in demands):
+    if any(demand.shape.usage.ports or demand.shape.usage.devices for demand in demands):
         return False
     return all(
         cap <= _times(node.free, request) for node in nodes for cap, request in zip(node.caps, requests, strict=True)

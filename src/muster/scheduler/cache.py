@@ -195,19 +195,11 @@ class SchedulerCache(GroupBook):
         return None
 
     def reserve_devices(self, placements: Sequence[Placement]) -> None:
-        """Assume the devices of pods that are placed together, before they are assumed; `forget` undoes it.
-
-        The devices were found in another order, perhaps: who finds none comes first, as with volumes.
-        """
+        """Assume the devices of pods that are placed together, before they are assumed; `forget` undoes it."""
         pods = [(each.pod, self.pods[each.pod].pod, each.node) for each in placements]
-        order = [each for each in pods if self.state.devices_of(each[1]) is not None]
-        for _ in range(len(order)):
-            missing = self.state.reserve_devices(order)
-            if not missing or missing == order[0][0]:
-                return
-            for key, _, _ in order:
-                self.state.release_devices(key)
-            order.sort(key=lambda each: each[0] != missing)
+        using = [each for each in pods if self.state.devices_of(each[1]) is not None]
+        if using:
+            self.state.reserve_devices(using)
 
     def _release_reserved(self, key: str) -> None:
         if self.state.release_volumes(key):

@@ -13,6 +13,7 @@ from muster.engine.decide import decide
 from muster.engine.explanation.explain import explain
 from muster.engine.explanation.waiting import RunningGroup
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed
+from muster.engine.objects import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE
 from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
@@ -35,6 +36,10 @@ _STATES = {"Unschedulable": "Unschedulable", "SchedulingGated": "Gated"}
 """What the reason of a pod says of its group."""
 _REFUSED = {"Infeasible": "Unschedulable", "Undecided": "Undecided"}
 """The states of explanations in the words of reports."""
+
+
+_DEVICES = {"deviceclasses": DEVICE_CLASS, "resourceslices": RESOURCE_SLICE, "resourceclaims": RESOURCE_CLAIM}
+"""Collections of objects that decisions about devices look at, with their kinds."""
 
 
 class Judge:
@@ -148,6 +153,9 @@ class Judge:
     @cached_property
     def _state(self) -> ClusterState:
         state = ClusterState()
+        for plural, kind in _DEVICES.items():
+            for obj in self._objects.get(plural, ()):
+                state.set_object(kind, obj)
         for node in self._objects["nodes"]:
             state.set_node(node)
         for pod in self._objects["pods"]:

@@ -25,7 +25,10 @@ from muster.simulator.latency import LatencyTransport
 from muster.simulator.observed import ObservedStore
 from muster.simulator.options import ClusterOptions
 
-REPORTED = ("nodes", "pods", "podgroups", "compositepodgroups", "workloads", "jobs", "topologies.kueue.x-k8s.io")
+REPORTED = (
+    *("nodes", "pods", "podgroups", "compositepodgroups", "workloads", "jobs", "topologies.kueue.x-k8s.io"),
+    *("deviceclasses", "resourceslices", "resourceclaims"),
+)
 """Collections of the store that an outcome holds."""
 
 LEASE_S = 365 * 86_400

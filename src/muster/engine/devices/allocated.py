@@ -93,27 +93,22 @@ def uses_of(allocation: Object | None) -> tuple[Use, ...]:
 class ClaimBook:
     """All claims with what they have allocated."""
 
-    uses: Mapping[str, tuple[Object, tuple[Use, ...]]]
+    uses: Mapping[str, tuple[Use, ...]]
     allocated: Allocated
 
 
-def keep_book(claims: Mapping[str, Object], before: ClaimBook | None) -> ClaimBook:
-    """The book of these claims by key, from the one before if there is one."""
-    known = {} if before is None else before.uses
+def keep_book(claims: Mapping[str, Object], before: ClaimBook | None, changed: Iterable[str]) -> ClaimBook:
+    """The book of these claims by key, from the one before if there is one and what has `changed` since."""
     allocated = Allocated() if before is None else before.allocated.copy()
-    uses: dict[str, tuple[Object, tuple[Use, ...]]] = {}
+    uses = {} if before is None else dict(before.uses)
     gone: list[Use] = []
     come: list[Use] = []
-    for key, claim in claims.items():
-        found = known.get(key)
-        if found is not None and found[0] is claim:
-            uses[key] = found
-            continue
-        uses[key] = (claim, uses_of((claim.get("status") or {}).get("allocation")))
-        gone += () if found is None else found[1]
-        come += uses[key][1]
-    for key in known.keys() - claims.keys():
-        gone += known[key][1]
+    for key in claims if before is None else changed:
+        known, claim = uses.pop(key, None), claims.get(key)
+        gone += known or ()
+        if claim is not None:
+            uses[key] = uses_of((claim.get("status") or {}).get("allocation"))
+            come += uses[key]
     allocated.add(gone, -1)
     allocated.add(come)
     return ClaimBook(uses, allocated)

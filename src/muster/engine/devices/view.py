@@ -92,4 +92,6 @@ def classes_of(objects: ObjectStore) -> ClassBook:
 
 def claim_book(objects: ObjectStore) -> ClaimBook:
     """All claims with what they have."""
-    return objects.derived(RESOURCE_CLAIM, lambda before: keep_book(objects.all(RESOURCE_CLAIM), before))
+    return objects.derived(
+        RESOURCE_CLAIM, lambda before: keep_book(objects.all(RESOURCE_CLAIM), before, objects.changed(RESOURCE_CLAIM))
+    )

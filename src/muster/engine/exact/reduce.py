@@ -13,7 +13,7 @@ from muster.engine.between import Between, on, rules_between
 from muster.engine.exact.local import on_nodes
 from muster.engine.exact.problem import Problem
 from muster.engine.mixed import Demand, binding
-from muster.engine.plugins.node_resources_fit import NodeResourcesFit
+from muster.engine.plugins.node_resources_fit import NodeResourcesFit, delegated
 from muster.engine.ports import ANY
 from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot
@@ -71,7 +71,12 @@ def _resources(
     """Requests [G, R] and what is free [N, R] of the resources that the profile tests and some shape requests."""
     fits = [plugin for plugin in profile.filters if isinstance(plugin, NodeResourcesFit)]
     asked = dict.fromkeys(name for each in demands for name, amount in each.shape.usage.requests if amount > 0)
-    tested = [name for name in asked if any(plugin.tests(name) for plugin in fits) and name in snapshot.axis.columns]
+    by_devices = frozenset[str]().union(*(delegated(each.shape) for each in demands))
+    tested = [
+        name
+        for name in asked
+        if name not in by_devices and any(plugin.tests(name) for plugin in fits) and name in snapshot.axis.columns
+    ]
     columns = [PODS, *(snapshot.axis.columns[name] for name in tested)] if fits else []
     vectors = [snapshot.axis.vector(each.shape.usage.requests, pods=1)[columns] for each in demands]
     requests = np.array(vectors, dtype=np.int64).reshape(len(demands), len(columns))

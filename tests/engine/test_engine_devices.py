@@ -1,0 +1,176 @@
+"""Devices for claims: the search against brute force, and groups whose members take devices from each other."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.api.codec import Object, Objects
+from muster.engine import objects
+from muster.engine.decide import decide
+from muster.engine.devices.rooms import Spot, plan_of, room_on
+from muster.engine.devices.selecting import with_empty_domains
+from muster.engine.devices.view import view_of
+from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed, Undecided
+from muster.engine.plugins.dynamic_resources import answers_of
+from muster.engine.state import ClusterState
+from muster.testing import make_node, make_pod
+from muster.testing.devices import make_claim, make_device_class, make_request, make_slice, pod_claim
+from muster.testing.reference_devices import first_solution, random_claims, random_devices
+
+SEEDS = st.integers(0, 2**63)
+
+
+def cluster(*slices: Object, nodes: int = 1) -> ClusterState:
+    state = ClusterState()
+    state.set_object(objects.DEVICE_CLASS, make_device_class("gpu"))
+    for at in range(nodes):
+        state.set_node(make_node(f"n{at}"))
+    for each in slices:
+        state.set_object(objects.RESOURCE_SLICE, each)
+    return state
+
+
+def with_claims(state: ClusterState, name: str, *claims: Object, own: bool = True) -> Object:
+    """A pod that uses these claims, which are made for it alone (`own`) or known by name."""
+    for at, claim in enumerate(claims):
+        if own:
+            claim["metadata"] |= {"name": f"{name}-{at}", "uid": f"{name}-{at}"}
+            claim["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": name, "uid": name, "controller": True}]
+        state.set_object(objects.RESOURCE_CLAIM, claim)
+    names = [claim["metadata"]["name"] for claim in claims]
+    source = "resourceClaimTemplateName" if own else "resourceClaimName"
+    entries = [{"name": f"e{at}", source: "t" if own else each} for at, each in enumerate(names)]
+    pod = make_pod(name, cpu="100m", spec={"resourceClaims": entries})
+    pod["metadata"]["uid"] = name
+    made = [{"name": f"e{at}", "resourceClaimName": each} for at, each in enumerate(names)]
+    return {**pod, "status": {"resourceClaimStatuses": made} if own else {}}
+
+
+def decided(state: ClusterState, pods: Objects, min_count: int) -> Decision:
+    shapes = state.shapes_of(pods)
+    members = tuple(
+        Member(f"default/{pod['metadata']['name']}", shape) for pod, shape in zip(pods, shapes, strict=True)
+    )
+    return decide(state.snapshot(), GroupRequest("g", members, min_count))
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=SEEDS)
+def test_search_finds_the_first_solution_that_brute_force_finds(seed: int) -> None:
+    rng = random.Random(seed)
+    slices, claims = random_devices(rng, "n0"), random_claims(rng)
+    plain = [
+        (each["spec"]["pool"]["name"], device["name"])
+        for each in slices
+        for device in each["spec"]["devices"]
+        if not device.get("allowMultipleAllocations")
+    ]
+    taken = [device for device in plain if rng.random() < 0.2]
+    state = cluster(*slices)
+    results = [{"request": "gpu", "driver": "gpu.example.com", "pool": pool, "device": name} for pool, name in taken]
+    state.set_object(
+        objects.RESOURCE_CLAIM, {**make_claim("used"), "status": {"allocation": {"devices": {"results": results}}}}
+    )
+    pod = with_claims(state, "p", *claims, own=False)
+
+    demand = state.devices_of(pod)
+    assert demand is not None
+    view = view_of(state.snapshot().objects)
+    found = room_on(plan_of(demand, view), Spot("n0", {}, frozenset()), view).found
+
+    want = first_solution(slices, frozenset(f"{pool}/{name}" for pool, name in taken), claims)
+    got = (
+        None
+        if found is None
+        else [
+            [(each.request.full_name, f"{each.device.id.pool}/{each.device.id.device}") for each in devices]
+            for devices in found.devices
+        ]
+    )
+    flat = (
+        None if want is None else [[(name, each) for name, _, chosen in choices for each in chosen] for choices in want]
+    )
+    assert got == flat
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, number=st.integers(1, 6))
+def test_members_never_get_one_device_twice_and_all_that_are_placed_get_theirs(seed: int, number: int) -> None:
+    rng = random.Random(seed)
+    slices = [each for at in range(3) for each in random_devices(rng, f"n{at}")]
+    if rng.random() < 0.5:
+        slices.append(make_slice("", 2, prefix="net", attributes={"kind": {"string": "x"}, "numa": {"int": 0}}))
+    state, claims = cluster(*slices, nodes=3), random_claims(rng)
+    pods = [
+        with_claims(state, f"p{at}", *(make_claim("", **each["spec"]["devices"]) for each in claims))
+        for at in range(number)
+    ]
+
+    decision = decided(state, pods, 1)
+
+    placements = decision.placements if isinstance(decision, Placed) else ()
+    by_key = {f"default/{pod['metadata']['name']}": pod for pod in pods}
+    assert state.reserve_devices([(each.pod, by_key[each.pod], each.node) for each in placements]) == ""
+    if len(placements) < number:  # first fit, one after the other: nobody who is left finds anything
+        left = next(pod for key, pod in by_key.items() if key not in {each.pod for each in placements})
+        answers = answers_of(state.shape_of(left), state.snapshot())
+        assert not any(room.found for room in answers.rooms)
+
+
+def test_gang_is_proved_not_to_fit_where_the_devices_are_too_few() -> None:
+    state = cluster(make_slice("n0", 2), make_slice("n1", 1), nodes=2)
+    pods = [with_claims(state, f"p{at}", make_claim("")) for at in range(4)]
+
+    assert isinstance(decided(state, pods, 4), Infeasible)
+    placed = decided(state, pods, 3)
+    assert isinstance(placed, Placed)
+    assert sorted(each.node for each in placed.placements) == ["n0", "n0", "n1"]
+
+
+def test_own_claims_that_say_the_same_make_one_shape() -> None:
+    state = cluster(make_slice("n0", 8))
+    pods = [with_claims(state, f"p{at}", make_claim("")) for at in range(4)]
+
+    assert len(set(state.shapes_of(pods))) == 1
+
+
+def test_nothing_is_called_infeasible_that_another_choice_of_devices_would_let_run() -> None:
+    # The first of the pods that ask for a pair could take one device of each pair.
+    slices = [
+        make_slice("n0", 1, name=f"s{at}", pool=f"p{at}", attributes={"numa": {"int": at % 2}}) for at in range(4)
+    ]
+    state = cluster(*slices)
+    pairs = [
+        make_claim("", make_request(count=2), constraints=[{"distinctAttribute": "gpu.example.com/numa"}])
+        for _ in range(2)
+    ]
+    pods = [with_claims(state, f"p{at}", claim) for at, claim in enumerate(pairs)]
+
+    assert isinstance(decided(state, pods, 2), Placed | Undecided)
+
+
+def test_claim_for_several_pods_takes_a_device_that_all_their_nodes_reach() -> None:
+    state = cluster(make_slice("n0", 1, prefix="a"), make_slice("", 1, prefix="z"), nodes=2)
+    pods = [with_claims(state, f"p{at}", make_claim("shared"), own=False) for at in range(2)]
+    for pod in pods:
+        pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "20"}}
+
+    placed = decided(state, pods, 2)
+
+    assert isinstance(placed, Placed)
+    assert sorted(each.node for each in placed.placements) == ["n0", "n1"]
+
+
+def test_unknown_domains_are_empty_and_brackets_in_texts_do_not_matter() -> None:
+    text = 'device.attributes["a]"].x == "b]" || device.capacity[?"c"].?y.hasValue()'
+    assert with_empty_domains(text) == (
+        'device.attributes[?"a]"].orValue(dyn({})).x == "b]" || '
+        'optional.of(device.capacity[?"c"].orValue(dyn({}))).?y.hasValue()'
+    )
+
+
+def test_pod_claim_names_what_it_wants() -> None:
+    assert pod_claim("x", claim="c") == {"resourceClaims": [{"name": "x", "resourceClaimName": "c"}]}
