@@ -63,7 +63,7 @@ def _alternatives(entry: Object) -> Iterator[tuple[str, Object]]:
 
 
 def _selects(request: Object, device: Object) -> bool:
-    """Of selectors only `device.attributes[…].kind == "x"` is known. Who asks for capacity needs a device that has some."""
+    """Of selectors only `device.attributes[…].kind == "x"` is known. Who asks for capacity needs a device with some."""
     if request.get("capacity") and not device.get("capacity"):
         return False
     wanted = [each["cel"]["expression"].split('"')[-2] for each in request.get("selectors") or ()]
