@@ -119,7 +119,7 @@ def test_a_plugin_disabled_at_multi_point_acts_nowhere() -> None:
 def test_a_plugin_disabled_at_multi_point_can_be_enabled_at_one_point() -> None:
     found = profile({"multiPoint": disabled("NodeAffinity"), "filter": enabled("NodeAffinity")})
     assert "NodeAffinity" not in weights(found)
-    assert filters(found)[-2:] == ["NodeAffinity", "Unsupported"]
+    assert filters(found)[-1] == "NodeAffinity"
 
 
 def test_all_scores_but_one_are_left_out() -> None:
@@ -131,7 +131,7 @@ def test_all_scores_but_one_are_left_out() -> None:
 def test_all_plugins_but_a_few_are_left_out() -> None:
     names = ("PrioritySort", "NodeName", "NodeResourcesFit", "DefaultBinder")
     found = profile({"multiPoint": {**disabled("*"), **enabled(*names)}})
-    assert filters(found) == ["NodeName", "NodeResourcesFit", "Unsupported"]
+    assert filters(found) == ["NodeName", "NodeResourcesFit"]
     assert weights(found) == {"NodeResourcesFit": 1}
 
 
