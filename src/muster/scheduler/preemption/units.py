@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from muster.api.codec import Object
+from muster.api.groups import GroupTerms
 from muster.api.meta import condition, is_deleting, key_of
 from muster.api.selectors import SelectorError
 from muster.client.informer import Change
@@ -38,12 +39,13 @@ class Units:
         found = list(self._single.values())
         together: dict[str, dict[str, RunningPod]] = {}
         for key, pods in self._grouped.items():
-            composite = self._together(key)
+            terms = self._terms(pods)
+            composite = self._together(pods, terms)
             if composite:
                 together.setdefault(composite, {}).update(pods)
             else:
-                found += self._units_of(key, pods)
-        found += [self._unit(f"tree:{key}", pods) for key, pods in together.items()]
+                found += self._units_of(key, pods, terms)
+        found += [self._unit(f"tree:{key}", pods, self._terms(pods)) for key, pods in together.items()]
         if self._kept:
             found = [unit for unit in found if not any(pod.key in self._kept for pod in unit.pods)]
         return found
@@ -56,13 +58,15 @@ class Units:
     def grouped(self) -> list[Unit]:
         """Each group as a whole, whatever its disruption mode."""
         self._catch_up()
-        found = (self._unit(f"group:{key}", pods) for key, pods in self._grouped.items())
+        found = (self._unit(f"group:{key}", pods, self._terms(pods)) for key, pods in self._grouped.items())
         return [unit for unit in found if not any(pod.key in self._kept for pod in unit.pods)]
 
     def priority(self, pod: str) -> int | None:
         """The priority with which a running pod is judged; None if it does not run."""
         record = self._cache.pods.get(pod)
-        return None if record is None or not record.node else self._priority(record)
+        if record is None or not record.node:
+            return None
+        return self._priority(record, None if record.ref is None else self._cache.terms(record.ref))
 
     def budgets(self) -> Budgets:
         """The disruption budgets."""
@@ -149,33 +153,37 @@ class Units:
             preempted=key in self._evicting or (disruption is not None and disruption.get("reason") == BY_SCHEDULER),
         )
 
-    def _units_of(self, key: str, pods: dict[str, RunningPod]) -> list[Unit]:
-        members = self._cache.groups.get(key)
-        terms = None if members is None else self._cache.terms(members.ref)
-        if terms is not None and terms.disrupted_together:
-            return [self._unit(f"group:{key}", pods)]
-        return [
-            Unit(pod.key, self._priority(self._cache.pods[pod.key]), (pod,), in_group=True) for pod in pods.values()
-        ]
+    def _terms(self, pods: dict[str, RunningPod]) -> GroupTerms | None:
+        """What the group of these pods asks for; to be asked once a group, since much is looked up for it."""
+        ref = self._first(pods).ref
+        return None if ref is None else self._cache.terms(ref)
 
-    def _unit(self, key: str, pods: dict[str, RunningPod]) -> Unit:
+    def _first(self, pods: dict[str, RunningPod]) -> PodRecord:
+        return self._cache.pods[next(iter(pods))]
+
+    def _units_of(self, key: str, pods: dict[str, RunningPod], terms: GroupTerms | None) -> list[Unit]:
+        if terms is not None and terms.disrupted_together:
+            return [self._unit(f"group:{key}", pods, terms)]
+        records = self._cache.pods
+        return [Unit(pod.key, self._priority(records[pod.key], terms), (pod,), in_group=True) for pod in pods.values()]
+
+    def _unit(self, key: str, pods: dict[str, RunningPod], terms: GroupTerms | None) -> Unit:
         """All these pods as one."""
-        priority = self._priority(self._cache.pods[next(iter(pods))])
+        priority = self._priority(self._first(pods), terms)
         return Unit(key, priority, tuple(pods[each] for each in sorted(pods)), is_group=True)
 
-    def _together(self, group: str) -> str:
+    def _together(self, pods: dict[str, RunningPod], terms: GroupTerms | None) -> str:
         """The highest composite group above a group whose pods are only evicted all together; "" without one."""
-        members = self._cache.groups.get(group)
-        chain = None if members is None else self._cache.chain(members.ref)
+        ref = self._first(pods).ref
+        chain = None if ref is None or terms is None or not terms.parent else self._cache.chain(ref)
         for key in reversed(chain.above) if chain is not None else ():
-            terms = self._cache.hierarchy.terms(key)
-            if terms is not None and terms.disrupted_together:
+            above = self._cache.hierarchy.terms(key)
+            if above is not None and above.disrupted_together:
                 return key
         return ""
 
-    def _priority(self, record: PodRecord) -> int:
-        """That of the root of its tree, else the group's, else the pod's."""
-        terms = None if record.ref is None else self._cache.terms(record.ref)
+    def _priority(self, record: PodRecord, terms: GroupTerms | None) -> int:
+        """That of the root of its tree, else the group's, else the pod's. `terms`: those of its group."""
         if terms is None or record.ref is None:
             return record.priority
         chain = self._cache.chain(record.ref) if terms.parent else None
