@@ -185,8 +185,3 @@ def validate_annotations(annotations: Object, field: str) -> list[FieldError]:
     if sum(len(key) + len(str(value)) for key, value in annotations.items()) > LONGEST_ANNOTATIONS:
         errors.append(too_long(field, LONGEST_ANNOTATIONS))
     return errors
-
-
-def validate_name(text: str, field: str, problems: list[str]) -> list[FieldError]:
-    """One error for each problem found with a name."""
-    return [invalid_value(field, text, problem) for problem in problems]

@@ -155,13 +155,6 @@ class ResourceTable:
         """The entry of a resource, or None."""
         return self._by_path.get((group, version, plural))
 
-    def of_kind(self, api_version: str, kind: str) -> Served | None:
-        """The entry of a kind, or None."""
-        for entry in self.entries:
-            if entry.resource.kind == kind and entry.resource.api_version == api_version:
-                return entry
-        return None
-
     def group_versions(self) -> Iterable[tuple[str, str]]:
         """Every served (group, version), once, in the order of the entries."""
         return dict.fromkeys((entry.resource.group, entry.resource.version) for entry in self.entries)

@@ -87,10 +87,6 @@ class ClusterState:
         if self._records.pop(name, None) is not None:
             self._stale = True
 
-    def has_node(self, name: str) -> bool:
-        """Whether the node is known."""
-        return name in self._records
-
     # -- pods
 
     def add_pod(self, key: str, pod: Object, node_name: str) -> Identity | None:

@@ -209,10 +209,7 @@ class Scheduler:
     # -- watches -----------------------------------------------------------------------------------------------------
 
     async def _watch(self, tasks: asyncio.TaskGroup) -> None:
-        watches: Watches = Watches(
-            self._client, self._clock, self.options.grouping, self._arrived, lambda: self._placed(watches.found)
-        )
-        await watches.start(tasks)
+        await Watches(self._client, self._clock, self.options.grouping, self._arrived, self._placed).start(tasks)
 
     def _placed(self, found: Mapping[Resource, Resource]) -> None:
         """Take note of where the server has the kinds of the group API."""

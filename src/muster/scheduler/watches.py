@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -91,7 +91,7 @@ class Watches:
     """Informers of all that decisions depend on; `arrived` gets their changes by the hub's resource.
 
     What the server has is asked again and again: kinds are defined and taken away, and servers are upgraded, while this
-    runs. `moved` is told when that was different from before.
+    runs. `moved` is told what was found when that was different from before.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Watches:
         clock: Clock,
         grouping: Grouping | None,
         arrived: Callable[[Resource, list[Change]], None],
-        moved: Callable[[], None] = lambda: None,
+        moved: Callable[[Mapping[Resource, Resource]], None] = lambda found: None,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -152,7 +152,7 @@ class Watches:
                 self._begin(tasks, resource, place)
                 has_changed = True
         if has_changed:
-            self._moved()
+            self._moved(self.found)
         return has_changed
 
     def _begin(self, tasks: asyncio.TaskGroup, resource: Resource, place: Resource) -> None:

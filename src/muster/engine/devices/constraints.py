@@ -29,17 +29,31 @@ class Constraint(Protocol):
 
 def constraint_of(spec: ConstraintSpec, features: Features) -> Constraint | None:
     """A fresh constraint; None for one of a kind that is not known."""
+    rule: Constraint
     if spec.kind == "match":
-        return _UpstreamMatch(spec) if features.upstream else _Match(spec, features)
-    if spec.kind == "distinct":
-        return _UpstreamDistinct(spec) if features.upstream else _Distinct(spec, features)
-    return None
+        rule = _UpstreamMatch(spec.attribute) if features.upstream else _Match(spec.attribute, features)
+    elif spec.kind == "distinct":
+        rule = _UpstreamDistinct(spec.attribute) if features.upstream else _Distinct(spec.attribute, features)
+    else:
+        return None
+    return _Of(spec.requests, rule) if spec.requests else rule
 
 
-def _covers(spec: ConstraintSpec, request: DeviceRequest) -> bool:
-    if not spec.requests:
-        return True
-    return request.full_name in spec.requests or (request.parent or request.name) in spec.requests
+class _Of:
+    """A constraint of some requests only, named with or without the alternative that was chosen."""
+
+    def __init__(self, requests: frozenset[str], rule: Constraint) -> None:
+        self._requests, self._rule = requests, rule
+
+    def add(self, request: DeviceRequest, device: Device) -> bool:
+        return not self._covers(request) or self._rule.add(request, device)
+
+    def remove(self, request: DeviceRequest, device: Device) -> None:
+        if self._covers(request):
+            self._rule.remove(request, device)
+
+    def _covers(self, request: DeviceRequest) -> bool:
+        return request.full_name in self._requests or (request.parent or request.name) in self._requests
 
 
 def _values(attribute: Object | None, features: Features) -> frozenset[tuple[str, JSON]] | None:
@@ -55,14 +69,12 @@ def _values(attribute: Object | None, features: Features) -> frozenset[tuple[str
 class _Match:
     """All devices have a value of the attribute in common."""
 
-    def __init__(self, spec: ConstraintSpec, features: Features) -> None:
-        self._spec, self._features = spec, features
+    def __init__(self, attribute: str, features: Features) -> None:
+        self._attribute, self._features = attribute, features
         self._common: list[frozenset[tuple[str, JSON]]] = []
 
     def add(self, request: DeviceRequest, device: Device) -> bool:
-        if not _covers(self._spec, request):
-            return True
-        values = _values(device.attribute(self._spec.attribute), self._features)
+        values = _values(device.attribute(self._attribute), self._features)
         if values is not None and self._common:
             values &= self._common[-1]
         if not values:
@@ -71,43 +83,37 @@ class _Match:
         return True
 
     def remove(self, request: DeviceRequest, device: Device) -> None:
-        if _covers(self._spec, request):
-            self._common.pop()
+        self._common.pop()
 
 
 class _Distinct:
     """No two devices have a value of the attribute in common."""
 
-    def __init__(self, spec: ConstraintSpec, features: Features) -> None:
-        self._spec, self._features = spec, features
+    def __init__(self, attribute: str, features: Features) -> None:
+        self._attribute, self._features = attribute, features
         self._seen: list[frozenset[tuple[str, JSON]]] = []
 
     def add(self, request: DeviceRequest, device: Device) -> bool:
-        if not _covers(self._spec, request):
-            return True
-        values = _values(device.attribute(self._spec.attribute), self._features)
+        values = _values(device.attribute(self._attribute), self._features)
         if values is None or any(values & each for each in self._seen):
             return False
         self._seen.append(values)
         return True
 
     def remove(self, request: DeviceRequest, device: Device) -> None:
-        if _covers(self._spec, request):
-            self._seen.pop()
+        self._seen.pop()
 
 
 class _UpstreamMatch:
     """As 1.36 does it: the value of the first device counts, and lists are never equal."""
 
-    def __init__(self, spec: ConstraintSpec) -> None:
-        self._spec = spec
+    def __init__(self, attribute: str) -> None:
+        self._attribute = attribute
         self._value: tuple[str, JSON] | None = None
         self._number = 0
 
     def add(self, request: DeviceRequest, device: Device) -> bool:
-        if not _covers(self._spec, request):
-            return True
-        attribute = device.attribute(self._spec.attribute)
+        attribute = device.attribute(self._attribute)
         if attribute is None:
             return False
         value = _scalar(attribute)
@@ -120,22 +126,19 @@ class _UpstreamMatch:
         return True
 
     def remove(self, request: DeviceRequest, device: Device) -> None:
-        if _covers(self._spec, request):
-            self._number -= 1
+        self._number -= 1
 
 
 class _UpstreamDistinct:
     """As 1.36 does it: one value is remembered for each request, and forgotten with any device of it."""
 
-    def __init__(self, spec: ConstraintSpec) -> None:
-        self._spec = spec
+    def __init__(self, attribute: str) -> None:
+        self._attribute = attribute
         self._seen: dict[str, tuple[str, JSON] | None] = {}
         self._number = 0
 
     def add(self, request: DeviceRequest, device: Device) -> bool:
-        if not _covers(self._spec, request):
-            return True
-        attribute = device.attribute(self._spec.attribute)
+        attribute = device.attribute(self._attribute)
         if attribute is None:
             return False
         value = _scalar(attribute)
@@ -146,9 +149,8 @@ class _UpstreamDistinct:
         return True
 
     def remove(self, request: DeviceRequest, device: Device) -> None:
-        if _covers(self._spec, request):
-            self._seen.pop(request.parent or request.name, None)
-            self._number -= 1
+        self._seen.pop(request.parent or request.name, None)
+        self._number -= 1
 
 
 def _scalar(attribute: Object) -> tuple[str, JSON] | None:

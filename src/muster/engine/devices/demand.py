@@ -12,7 +12,7 @@ from msgspec import Struct
 from muster.api.codec import Object
 from muster.api.meta import controller_of, key_of, name_of, namespace_of, uid_of
 from muster.engine.devices.classes import ClassBook
-from muster.engine.devices.extended import ANNOTATION, Extended, extended_of
+from muster.engine.devices.extended import Extended, extended_of
 from muster.engine.devices.features import OURS, Features
 from muster.engine.devices.requests import ClaimSpec, claim_spec
 
@@ -40,12 +40,6 @@ class DeviceDemand(Struct, frozen=True):
     extended_label: str = ""
     problem: str = ""
     features: Features = OURS
-
-    @property
-    def is_scored(self) -> bool:
-        """Whether nodes differ by the choices that they leave."""
-        specs = [each.spec for each in self.claims]
-        return any(spec is None or any(entry.is_list for entry in spec.entries) for spec in specs)
 
     @property
     def resources(self) -> frozenset[str]:
@@ -143,12 +137,3 @@ def _use(pod: Object, use: PodClaim, claim: Object, features: Features) -> Claim
     if use.is_generated and is_empty and is_owned_by(claim, pod) and not features.upstream:
         return ClaimUse("", use.entry, claim_spec(claim))
     return ClaimUse(use.key, use.key, None, not features.upstream and not is_owned_by(claim, pod))
-
-
-def stale_extended_claim(pod: Object, claims: list[Object]) -> Object | None:
-    """The claim for extended resources that was made for the pod in an earlier attempt, if there is one."""
-    for claim in claims:
-        annotations = claim["metadata"].get("annotations") or {}
-        if annotations.get(ANNOTATION) == "true" and is_owned_by(claim, pod):
-            return claim
-    return None

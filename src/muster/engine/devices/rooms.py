@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from muster.api.codec import Object
 from muster.api.selectors import NodeSelectorTerm, SelectorError, node_selector_term
-from muster.engine.devices.allocated import Allocated, PoolUse, Use, uses_of
+from muster.engine.devices.allocated import Allocated, PoolUse, Use
 from muster.engine.devices.classes import ClassBook
 from muster.engine.devices.demand import DeviceDemand
 from muster.engine.devices.extended import IN_MEMORY, Mapped
@@ -364,11 +364,6 @@ def written(plan: Plan, room: Room, node: str, view: View, ids: Sequence[str]) -
     assert room.found is not None
     features = plan.demand.features
     return allocations(room.found, room.wanted, node, view.classes, features, lambda at, place: f"{ids[at]}/{place}")
-
-
-def taken_by(allocation: Object) -> tuple[Use, ...]:
-    """What a written allocation takes."""
-    return uses_of(allocation)
 
 
 @dataclass(frozen=True, slots=True)

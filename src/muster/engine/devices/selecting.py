@@ -9,7 +9,6 @@ from muster.api.codec import JSON, Object
 from muster.api.expressions import (
     Expression,
     ExpressionError,
-    NotAnExpression,
     compile_expression,
     kind_of_value,
     quantity_value,
@@ -76,17 +75,6 @@ def _no_bool(value: JSON) -> str:
 @lru_cache(maxsize=4096)
 def _compiled(text: str) -> Expression:
     return compile_expression(with_empty_domains(text), ("device",))
-
-
-def is_expression(text: str) -> bool:
-    """Whether it compiles."""
-    try:
-        _compiled(text)
-    except NotAnExpression:
-        return False
-    except ExpressionError:
-        return True
-    return True
 
 
 def with_empty_domains(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -166,8 +166,3 @@ class TreePreemptor(Struct, frozen=True):
         """Whether it is placed."""
         answer = self.place(snapshot)
         return True if answer.placements else False if answer.certain else None
-
-
-def choice_shapes(members: Sequence[Member]) -> list[object]:
-    """The shapes in the order in which `Enough.most` counts them: that of their first member."""
-    return list(dict.fromkeys(member.shape for member in members))

@@ -152,13 +152,6 @@ def pinned_domain(table: NodeTable, key: str, placed: Mapping[str, str]) -> str 
     return next(iter(found), None)
 
 
-def allowed_nodes(table: NodeTable, key: str, pinned: str | None) -> list[list[str]]:
-    """The sets of nodes of which one must hold the whole group: those of all domains, or of the pinned one."""
-    domains = domains_of(table, key)
-    nodes = domains.nodes(table) if domains.values else []
-    return [names for value, names in zip(domains.values, nodes, strict=True) if pinned is None or value == pinned]
-
-
 @lru_cache(maxsize=4096)
 def limited(profile: Profile, key: str, value: str) -> Profile:
     """The profile for pods that must be in the domain: all nodes outside are closed, and do not count in spreading."""
