@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from muster import __version__
 from muster.api.codec import Object, Objects, dumps
@@ -68,7 +68,7 @@ class Discovery:
             return Response(200, version_info(self._release))
         self._refresh()
         if path == "/":
-            return Response(200, {"paths": root_paths(self._resources)})
+            return Response(200, {"paths": root_paths(self._versions)})
         if path in ("/api", "/apis"):
             return self._root(request, path)
         return self._group(path)
@@ -81,7 +81,7 @@ class Discovery:
             return Response(406, failure(406, "NotAcceptable", message, {}).status)
         if not form.kind:
             host = request.headers.get("host", "")
-            return Response(200, api_versions(host) if path == "/api" else group_list(self._resources))
+            return Response(200, api_versions(host) if path == "/api" else group_list(self._versions))
         body, tag = self._aggregated(path, form.version)
         headers = {"Content-Type": form.content_type, "ETag": tag, "Vary": "Accept", "Cache-Control": "public"}
         if tag in request.headers.get("if-none-match", ""):
@@ -160,10 +160,10 @@ def versions_by_group(resources: ResourceTable) -> dict[str, list[str]]:
     return {group: sorted(found[group], key=version_order) for group in groups}
 
 
-def root_paths(resources: ResourceTable) -> list[str]:
+def root_paths(served: Mapping[str, list[str]]) -> list[str]:
     """The paths that `/` lists."""
     paths = ["/api", "/api/v1", "/apis", *HEALTH_PATHS, "/metrics", "/openapi/v3", "/version"]
-    for group, versions in versions_by_group(resources).items():
+    for group, versions in served.items():
         if group:
             paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
     return sorted(paths)
@@ -175,9 +175,9 @@ def api_versions(host: str) -> Object:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
 
 
-def group_list(resources: ResourceTable) -> Object:
+def group_list(served: Mapping[str, list[str]]) -> Object:
     """The plain document of `/apis`."""
-    groups = [_group_entry(group, versions) for group, versions in versions_by_group(resources).items() if group]
+    groups = [_group_entry(group, versions) for group, versions in served.items() if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 

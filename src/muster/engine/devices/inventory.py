@@ -12,7 +12,8 @@ from muster.api.codec import JSON, Object
 from muster.api.meta import name_of
 from muster.api.quantity import Quantity, parse_quantity
 from muster.api.selectors import NodeSelectorTerm, SelectorError, node_selector_term
-from muster.engine.devices.tolerations import DeviceTaint, device_taint
+from muster.engine.devices.tolerations import device_taint
+from muster.engine.tolerations import Taint
 
 
 class DeviceId(NamedTuple):
@@ -87,7 +88,7 @@ class Device:
     attributes: Mapping[str, Object]
     capacity: Mapping[str, Capacity]
     consumes: tuple[Consumption, ...] = ()
-    taints: tuple[DeviceTaint, ...] = ()
+    taints: tuple[Taint, ...] = ()
     reach: Reach = _UNSAID
     binds_to_node: bool = False
     binding_conditions: tuple[str, ...] = ()

@@ -7,28 +7,18 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from muster.api.codec import Object
-
-NO_SCHEDULE = "NoSchedule"
-NO_EXECUTE = "NoExecute"
-
-
-class DeviceTaint(Struct, frozen=True):
-    """A taint of a device. Effects other than NoSchedule and NoExecute keep nobody away."""
-
-    key: str
-    value: str
-    effect: str
+from muster.engine.tolerations import NO_EXECUTE, NO_SCHEDULE, Taint
 
 
 class DeviceToleration(Struct, frozen=True):
-    """A toleration of a request; empty key with Exists tolerates all, an empty effect means every effect."""
+    """A toleration of a request. Unlike one of a pod it may say Equal without a key."""
 
     key: str
     operator: str
     value: str
     effect: str
 
-    def tolerates(self, taint: DeviceTaint) -> bool:
+    def tolerates(self, taint: Taint) -> bool:
         """Whether the taint does not matter because of it."""
         if self.effect and self.effect != taint.effect:
             return False
@@ -43,7 +33,7 @@ class TaintRule(Struct, frozen=True):
     driver: str
     pool: str
     device: str
-    taint: DeviceTaint
+    taint: Taint
 
     def covers(self, driver: str, pool: str, device: str) -> bool:
         """Whether the device gets the taint."""
@@ -54,9 +44,9 @@ class TaintRule(Struct, frozen=True):
         )
 
 
-def device_taint(entry: Object) -> DeviceTaint:
+def device_taint(entry: Object) -> Taint:
     """The taint of an entry of `taints`."""
-    return DeviceTaint(entry.get("key") or "", entry.get("value") or "", entry.get("effect") or "")
+    return Taint(entry.get("key") or "", entry.get("value") or "", entry.get("effect") or "")
 
 
 def device_toleration(entry: Object) -> DeviceToleration:
@@ -77,8 +67,8 @@ def taint_rules(rules: Iterable[Object]) -> tuple[TaintRule, ...]:
     return tuple(found)
 
 
-def keeps_away(taints: Iterable[DeviceTaint], tolerations: tuple[DeviceToleration, ...]) -> bool:
-    """Whether one of the taints prevents a new allocation."""
+def keeps_away(taints: Iterable[Taint], tolerations: tuple[DeviceToleration, ...]) -> bool:
+    """Whether one of the taints prevents a new allocation: those of other effects keep nobody away."""
     return any(
         taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not any(each.tolerates(taint) for each in tolerations)
         for taint in taints
