@@ -100,9 +100,14 @@ class ApiError(ClientError):
         return self.reason == "Conflict"
 
     @property
+    def is_temporary(self) -> bool:
+        """Whether the very same request may succeed later: 429 and 5xx."""
+        return self.code == 429 or self.code >= 500
+
+    @property
     def may_pass(self) -> bool:
-        """Whether the same request, made anew from what is there then, may succeed later: 409, 429 and 5xx."""
-        return self.code in (409, 429) or self.code >= 500
+        """Whether the same request, made anew from what is there then, may succeed later: 409, too."""
+        return self.code == 409 or self.is_temporary
 
     @property
     def is_already_exists(self) -> bool:

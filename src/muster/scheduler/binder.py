@@ -159,7 +159,7 @@ class Binder:
         except TransportError:
             return Answer.RETRY
         except ApiError as error:
-            if error.code == 429 or error.code >= 500:
+            if error.is_temporary:
                 return Answer.RETRY
             return await self._after_conflict(request) if error.code == 409 else Answer.FAILED
 
@@ -171,7 +171,7 @@ class Binder:
         except TransportError:
             return Answer.RETRY
         except ApiError as error:
-            return Answer.RETRY if error.code == 429 or error.code >= 500 else Answer.FAILED
+            return Answer.RETRY if error.is_temporary else Answer.FAILED
         if uid_of(pod) != uid_of(request.pod):
             return Answer.FAILED
         node = pod["spec"].get("nodeName")

@@ -268,7 +268,7 @@ class DeviceBinder:
             except TransportError:
                 pass
             except ApiError as error:
-                if not (error.is_conflict or error.code == 429 or error.code >= 500):
+                if not error.may_pass:
                     return
             await self._clock.sleep(_delay_s(attempts))
             attempts += 1
@@ -284,7 +284,7 @@ class DeviceBinder:
             except TransportError:
                 pass
             except ApiError as error:
-                if error.code != 429 and error.code < 500:
+                if not error.is_temporary:
                     raise
             await self._clock.sleep(_delay_s(attempts))
             attempts += 1

@@ -205,7 +205,7 @@ class Evictor:
             except ApiError as error:
                 if error.code in (404, 409):
                     return True
-                if error.code != 429 and error.code < 500:
+                if not error.is_temporary:
                     return False
             await self._clock.sleep(min(MAX_RETRY_S, FIRST_RETRY_S * 2.0 ** min(attempts, 30)))
             attempts += 1

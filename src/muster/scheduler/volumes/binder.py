@@ -108,7 +108,7 @@ class VolumeBinder:
             except TransportError:
                 retry = True
             except ApiError as error:
-                if not (error.is_conflict or error.code == 429 or error.code >= 500):
+                if not error.may_pass:
                     raise BindingFailed(str(error)) from error
                 retry = True  # on a conflict the newer object is on its way
             else:
