@@ -220,6 +220,7 @@ def changes(old: Object, new: Object, schema: Schema | None) -> Changes:
 
 def _compare_maps(old: Object, new: Object, schema: Schema | None, removed: FieldSet, changed: FieldSet) -> None:
     is_built_in = schema is not None and bool(schema.name)
+    elements = schema.elements if schema is not None else EMPTY
     for name, after in new.items():
         before = old.get(name)
         if before is after:
@@ -227,10 +228,11 @@ def _compare_maps(old: Object, new: Object, schema: Schema | None, removed: Fiel
         if is_built_in and before is None and after is not None and _is_always_there(schema, name):
             before = [] if isinstance(after, list) else {}
         if before != after:
+            element = elements.get(name) or f"f:{name}"
             if type(before) in _PLAIN and type(after) in _PLAIN:
-                (removed if after is None else changed)[f"f:{name}"] = _LEAF
+                (removed if after is None else changed)[element] = _LEAF
             else:
-                _compare(f"f:{name}", before, after, child_of(schema, name), removed, changed)
+                _compare(element, before, after, child_of(schema, name), removed, changed)
     for name, before in old.items():
         if name not in new and before is not None:
             _compare(f"f:{name}", before, None, child_of(schema, name), removed, changed)
@@ -246,32 +248,45 @@ def _is_always_there(schema: Schema | None, name: str) -> bool:
 
 def _compare(element: str, old: JSON, new: JSON, schema: Schema | None, removed: FieldSet, changed: FieldSet) -> None:
     """Compare two different values at a path element; None means that there is none."""
+    if old is None:
+        changed[element] = _whole(new, schema)
+        return
+    if new is None:
+        removed[element] = _whole(old, schema)
+        return
     gone: FieldSet = {}
     came: FieldSet = {}
-    some = old if new is None else new
-    if (old or new) and is_open_map(some, schema) and isinstance(old, dict | None) and isinstance(new, dict | None):
-        if old is None or new is None:
-            _all_fields(some, schema, came if old is None else gone)
-        else:
-            _compare_maps(old, new, schema, gone, came)
-    elif (old or new) and isinstance(some, list) and is_keyed(schema) and isinstance(old, list | None):
+    if is_open_map(new, schema) and isinstance(old, dict):
+        _compare_maps(old, new, schema, gone, came)
+    elif isinstance(new, list) and is_keyed(schema) and isinstance(old, list):
         assert schema is not None
-        _compare_items(old or [], new or [], schema, gone, came)
+        _compare_items(old, new, schema, gone, came)
     else:
-        (changed if new is not None else removed)[element] = _LEAF
+        changed[element] = _LEAF
         return
-    for target, below, is_member in ((removed, gone, new is None), (changed, came, old is None)):
-        node = _node(is_member, below)
-        if node is not None:
-            target[element] = node
+    if gone:
+        removed[element] = gone
+    if came:
+        changed[element] = came
 
 
-def _all_fields(value: Object, schema: Schema | None, target: FieldSet) -> None:
-    for name, item in value.items():
-        if type(item) not in _PLAIN:
-            _compare(f"f:{name}", None, item, child_of(schema, name), EMPTY, target)
-        elif item is not None:
-            target[f"f:{name}"] = _LEAF
+def _whole(value: JSON, schema: Schema | None) -> FieldSet:
+    """A value that came or went as a whole: its own path and all below."""
+    if not value:
+        return _LEAF
+    node: FieldSet = {SELF: _LEAF}
+    if is_open_map(value, schema):
+        elements = schema.elements if schema is not None else EMPTY
+        for name, item in value.items():
+            if item is not None:
+                is_plain = type(item) in _PLAIN
+                node[elements.get(name) or f"f:{name}"] = _LEAF if is_plain else _whole(item, child_of(schema, name))
+    elif isinstance(value, list) and is_keyed(schema):
+        assert schema is not None
+        for item in value:
+            if item is not None:
+                node[item_element(item, schema)] = _whole(item, schema.items)
+    return node if len(node) > 1 else _LEAF
 
 
 def _compare_items(old: list[JSON], new: list[JSON], schema: Schema, removed: FieldSet, changed: FieldSet) -> None:

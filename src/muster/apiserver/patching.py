@@ -190,17 +190,20 @@ def _merge_list(current: list[JSON], patch: list[JSON], schema: Schema | None, o
     if any(isinstance(item, dict) and item.get("$patch") == "replace" and len(item) == 1 for item in patch):
         return [item for item in patch if "$patch" not in item]
     result = list(current)
+    names = [old.get(key) for old in result]
     for item in patch:
         if not isinstance(item, dict) or (key not in item and "$patch" not in item):
             raise failure(500, "", f"map: {go_text(item)} does not contain declared merge key: {key}", {})
         name = item.get(key)
-        index = next((place for place, old in enumerate(result) if old.get(key) == name), None)
         if item.get("$patch") == "delete":
             result = [old for old in result if old.get(key) != name]
-        elif index is None:
-            result.append(strategic_merge({}, item, schema.items))
-        else:
+            names = [old.get(key) for old in result]
+        elif name in names:
+            index = names.index(name)
             result[index] = strategic_merge(result[index], item, schema.items)
+        else:
+            result.append(strategic_merge({}, item, schema.items))
+            names.append(name)
     return _ordered(result, current, order or patch, key)
 
 
@@ -216,10 +219,13 @@ def _ordered(items: list[JSON], current: list[JSON], order: list[JSON], key: str
     Where both leave a choice, named items come first, unless `current` has the other one before them.
     Source: strategicpatch `normalizeElementOrder` and `mergeSortedSlice`.
     """
+    names, ordered = [_identity(item, key) for item in items], [_identity(item, key) for item in order]
+    if names == ordered and len(set(names)) == len(names):
+        return items
     ranks: dict[str, int] = {}
-    for rank, item in enumerate(order):
-        ranks.setdefault(_identity(item, key), rank)
-    found = [ranks.get(_identity(item, key), -1) for item in items]
+    for rank, name in enumerate(ordered):
+        ranks.setdefault(name, rank)
+    found = [ranks.get(name, -1) for name in names]
     by_rank = sorted((at for at, rank in enumerate(found) if rank >= 0), key=found.__getitem__)
     if len(by_rank) == len(items):
         return [items[at] for at in by_rank]

@@ -48,6 +48,11 @@ class Schema:
         return {name: self._facts.schema(raw) for name, raw in properties.items()}
 
     @cached_property
+    def elements(self) -> Mapping[str, str]:
+        """The named fields as sets of fields write them (`f:spec`): all sets share these texts."""
+        return {name: f"f:{name}" for name in self.fields}
+
+    @cached_property
     def values(self) -> Schema | None:
         """The schema of a map's values, None if this is not a map."""
         raw = self._raw.get("additionalProperties")
