@@ -224,7 +224,7 @@ class PreemptionArguments(Struct, frozen=True):
 DEFAULT_PREEMPTION = PreemptionArguments()
 
 
-class Profile(Struct, frozen=True):
+class Profile(Struct, frozen=True, cache_hash=True):
     """The rules of one scheduler name. `filters` in the order in which the first failure is reported.
 
     `preemption` None: nobody is evicted for pods of this profile (DefaultPreemption is disabled).
@@ -240,8 +240,11 @@ class Profile(Struct, frozen=True):
         if known is not None:
             return known
         total = np.full(len(snapshot), UNLIMITED, dtype=np.int64)
+        everywhere = unlimited(snapshot)
         for plugin in self.filters:
-            np.minimum(total, plugin.count(shape, snapshot), out=total)
+            counted = plugin.count(shape, snapshot)
+            if counted is not everywhere:
+                np.minimum(total, counted, out=total)
         for row, held in self._beside_nominated(shape, snapshot):
             total[row] = min(total[row], held)
         frozen(total)
@@ -331,6 +334,29 @@ def beside_nominated(profile: Profile, shape: Shape, snapshot: Snapshot) -> Iter
 def limited_to(mask: Bools) -> Ints32:
     """The count of a rule that only says yes or no."""
     return np.where(mask, np.int32(UNLIMITED), np.int32(0))
+
+
+def unlimited(snapshot: Snapshot) -> Ints32:
+    """The count of a rule that limits nothing: the same array, read-only, for all snapshots of a table."""
+    table = snapshot.table
+
+    def compute() -> Ints32:
+        everywhere = np.full(len(table), UNLIMITED, dtype=np.int32)
+        frozen(everywhere)
+        return everywhere
+
+    return remembered(table, unlimited, compute)
+
+
+def of_table(snapshot: Snapshot, key: object, mask: Callable[[NodeTable], Bools]) -> Ints32:
+    """The count of a rule that says yes or no by the table alone, worked out once for it and the key."""
+    table = snapshot.table
+
+    def compute() -> Ints32:
+        allowed = mask(table)
+        return unlimited(snapshot) if allowed.all() else limited_to(allowed)
+
+    return remembered(table, key, compute)
 
 
 def noted(snapshot: Snapshot, key: object, compute: Callable[[], T]) -> T:

@@ -23,7 +23,7 @@ from muster.engine.devices.rooms import (
 from muster.engine.devices.scratch import Scratch
 from muster.engine.devices.view import view_of
 from muster.engine.model import Status
-from muster.engine.profile import UNLIMITED, Feasible, Normalisation, Scaled, noted
+from muster.engine.profile import UNLIMITED, Feasible, Normalisation, Scaled, noted, unlimited
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, spots_of
 
@@ -37,7 +37,7 @@ class DynamicResources(Struct, frozen=True):
 
     def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """How many pods find devices on each node, if one follows the other there."""
-        return _without_limit(snapshot) if shape.usage.devices is None else answers_of(shape, snapshot).counts
+        return unlimited(snapshot) if shape.usage.devices is None else answers_of(shape, snapshot).counts
 
     def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
         """What the search for devices says."""
@@ -77,7 +77,7 @@ class DynamicResources(Struct, frozen=True):
     def ceiling(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """Bounded by the devices that there are."""
         if shape.usage.devices is None:
-            return _without_limit(snapshot)
+            return unlimited(snapshot)
         answers = answers_of(shape, snapshot)
         if not answers.plan.needs_devices or answers.is_plain:
             return answers.counts
@@ -197,7 +197,3 @@ def has_choices(shape: Shape, snapshot: Snapshot) -> bool:
 def answers_of(shape: Shape, snapshot: Snapshot) -> Answers:
     """The answers, worked out once a snapshot and demand."""
     return noted(snapshot, (NAME, shape.usage.devices), lambda: Answers(shape, snapshot))
-
-
-def _without_limit(snapshot: Snapshot) -> Ints32:
-    return np.full(len(snapshot), UNLIMITED, dtype=np.int32)

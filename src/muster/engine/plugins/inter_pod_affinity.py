@@ -13,7 +13,7 @@ from muster.engine.identity import Identity, PodTerm
 from muster.engine.model import Status
 from muster.engine.nodes import NodeTable
 from muster.engine.objects import ObjectStore
-from muster.engine.profile import MAX_NODE_SCORE, UNLIMITED, Feasible, Scaled, noted
+from muster.engine.profile import MAX_NODE_SCORE, UNLIMITED, Feasible, Scaled, noted, unlimited
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -38,7 +38,7 @@ class InterPodAffinity(Struct, frozen=True):
         """Any number where all rules hold; one if pods of the shape keep each other off the node."""
         affinity = self._noted(shape, snapshot)
         if affinity is None:
-            return np.full(len(snapshot), UNLIMITED, dtype=np.int32)
+            return unlimited(snapshot)
         return np.where(affinity.allowed_now(), affinity.caps, np.int32(0))
 
     def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
@@ -55,7 +55,7 @@ class InterPodAffinity(Struct, frozen=True):
         """What keeps pods away stays; what is missing nearby may come."""
         affinity = self._noted(shape, snapshot)
         if affinity is None:
-            return np.full(len(snapshot), UNLIMITED, dtype=np.int32)
+            return unlimited(snapshot)
         possible = affinity.near_labelled() & affinity.apart() & affinity.unopposed()
         return np.where(possible, affinity.caps, np.int32(0))
 

@@ -11,7 +11,7 @@ from muster.api.selectors import NodeSelectorTerm, Operator
 from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.model import Status
 from muster.engine.nodes import NodeTable
-from muster.engine.profile import Normalisation, limited_to, remembered
+from muster.engine.profile import Normalisation, of_table, remembered
 from muster.engine.shape import NodeRules, Shape
 from muster.engine.snapshot import Snapshot
 
@@ -31,12 +31,8 @@ class NodeAffinity(Struct, frozen=True):
 
     def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """Any number where selector, required affinity and added affinity all match."""
-        table = snapshot.table
-        return remembered(
-            table,
-            (self, "count", shape.nodes),
-            lambda: limited_to(matching(table, self.added) & matching(table, shape.nodes)),
-        )
+        key = self, "count", shape.nodes
+        return of_table(snapshot, key, lambda table: matching(table, self.added) & matching(table, shape.nodes))
 
     def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
         """The profile's affinity is tested first."""

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from muster.engine.arrays import Ints, Ints32
 from muster.engine.model import Status
-from muster.engine.profile import UNLIMITED, limited_to, remembered
+from muster.engine.profile import of_table, unlimited
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -21,13 +21,13 @@ class NodeDeclaredFeatures(Struct, frozen=True):
 
     def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """Any number on nodes that declare all that the pod needs."""
-        table, wanted = snapshot.table, frozenset(shape.features)
+        wanted = frozenset(shape.features)
         if not wanted:
-            return np.full(len(table), UNLIMITED, dtype=np.int32)
-        return remembered(
-            table,
-            (self, wanted),
-            lambda: limited_to(np.array([wanted <= record.features for record in table.records], dtype=np.bool_)),
+            return unlimited(snapshot)
+        return of_table(
+            snapshot,
+            (self, "count", wanted),
+            lambda table: np.array([wanted <= record.features for record in table.records], dtype=np.bool_),
         )
 
     def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:

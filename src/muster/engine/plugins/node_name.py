@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from muster.engine.arrays import Ints, Ints32
 from muster.engine.model import Status
-from muster.engine.profile import limited_to
+from muster.engine.profile import limited_to, unlimited
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -21,7 +21,9 @@ class NodeName(Struct, frozen=True):
 
     def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """Any number on the named node, or everywhere if none is named."""
-        mask = np.full(len(snapshot), not shape.node_name, dtype=np.bool_)
+        if not shape.node_name:
+            return unlimited(snapshot)
+        mask = np.zeros(len(snapshot), dtype=np.bool_)
         row = snapshot.table.index.get(shape.node_name)
         if row is not None:
             mask[row] = True

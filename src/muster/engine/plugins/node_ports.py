@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from muster.engine.arrays import Ints, Ints32
 from muster.engine.model import Status
-from muster.engine.profile import UNLIMITED
+from muster.engine.profile import unlimited
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 
@@ -23,7 +23,7 @@ class NodePorts(Struct, frozen=True):
         """One where all wanted ports are free: a second pod of the shape would want the same ports."""
         wanted = shape.usage.ports
         if not wanted:
-            return np.full(len(snapshot), UNLIMITED, dtype=np.int32)
+            return unlimited(snapshot)
         return np.where(snapshot.ports.conflicts(wanted), np.int32(0), np.int32(1))
 
     def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:

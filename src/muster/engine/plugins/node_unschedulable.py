@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from msgspec import Struct
 
 from muster.engine.arrays import Ints, Ints32
 from muster.engine.model import Status
-from muster.engine.profile import limited_to
+from muster.engine.profile import of_table, unlimited
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.tolerations import NO_SCHEDULE, Taint
@@ -24,8 +23,8 @@ class NodeUnschedulable(Struct, frozen=True):
     def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """Any number unless the node is cordoned and the pod does not tolerate that."""
         if any(each.tolerates(CORDON) for each in shape.tolerations):
-            return limited_to(np.ones(len(snapshot), dtype=np.bool_))
-        return limited_to(~snapshot.table.unschedulable)
+            return unlimited(snapshot)
+        return of_table(snapshot, (self, "count"), lambda table: ~table.unschedulable)
 
     def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
         """The same for all nodes."""

@@ -17,7 +17,7 @@ from muster.engine.objects import (
     STORAGE_CLASS,
     ObjectStore,
 )
-from muster.engine.profile import UNLIMITED
+from muster.engine.profile import UNLIMITED, unlimited
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.storage.migration import (
@@ -40,10 +40,10 @@ class NodeVolumeLimits:
 
     def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """Any number where the volumes that the node does not have yet can be attached: all pods share them."""
-        result = np.full(len(snapshot), UNLIMITED, dtype=np.int32)
         wanted = _attachments(shape.usage.volumes, snapshot.objects)
         if not wanted:
-            return result
+            return unlimited(snapshot)
+        result = np.full(len(snapshot), UNLIMITED, dtype=np.int32)
         attached = _attached(snapshot, frozenset(each.driver for each in wanted))
         for row, record in enumerate(snapshot.table.records):
             limits, migrated = _limits(snapshot.objects, record.name)

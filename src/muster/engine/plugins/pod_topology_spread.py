@@ -16,7 +16,7 @@ from muster.engine.between import Between, Even
 from muster.engine.model import Status
 from muster.engine.plugins.node_affinity import matching
 from muster.engine.plugins.taint_toleration import tolerated
-from muster.engine.profile import MAX_NODE_SCORE, UNLIMITED, Feasible, Scaled, limited_to, noted
+from muster.engine.profile import MAX_NODE_SCORE, UNLIMITED, Feasible, Scaled, limited_to, noted, unlimited
 from muster.engine.selecting import default_selector
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
@@ -59,7 +59,7 @@ class PodTopologySpread(Struct, frozen=True):
         """Any number where one more pod leaves all hard constraints satisfied."""
         spread = self._noted(shape, snapshot)
         if spread is None or not spread.hard:
-            return np.full(len(snapshot), UNLIMITED, dtype=np.int32)
+            return unlimited(snapshot)
         return limited_to(spread.allowed_now())
 
     def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
@@ -73,7 +73,7 @@ class PodTopologySpread(Struct, frozen=True):
         """Any number where all hard constraints have their label: other pods may raise the minimum."""
         spread = self._noted(shape, snapshot)
         if spread is None:
-            return np.full(len(snapshot), UNLIMITED, dtype=np.int32)
+            return unlimited(snapshot)
         return limited_to(spread.labelled())
 
     def acts(self, shape: Shape, snapshot: Snapshot) -> bool:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.model import Status
 from muster.engine.nodes import NodeTable
-from muster.engine.profile import Normalisation, limited_to, remembered
+from muster.engine.profile import Normalisation, of_table, remembered
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Toleration, untolerated
@@ -25,7 +25,8 @@ class TaintToleration(Struct, frozen=True):
 
     def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
         """Any number where all NoSchedule and NoExecute taints are tolerated."""
-        return limited_to(tolerated(snapshot.table, shape.tolerations))
+        key = self, "count", shape.tolerations
+        return of_table(snapshot, key, lambda table: tolerated(table, shape.tolerations))
 
     def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
         """The same for all nodes."""

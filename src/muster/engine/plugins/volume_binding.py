@@ -10,7 +10,7 @@ from msgspec import Struct
 from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.between import Between
 from muster.engine.model import Status
-from muster.engine.profile import UNLIMITED, Feasible, Scaled, limited_to, noted
+from muster.engine.profile import UNLIMITED, Feasible, Scaled, limited_to, noted, unlimited
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.storage.choosing import claims_that_choose
@@ -28,7 +28,7 @@ class VolumeBinding(Struct, frozen=True):
         """Any number where all claims have or can get their volumes."""
         claims = claims_of(shape.usage.volumes, snapshot.objects)
         if claims is None:
-            return np.full(len(snapshot), UNLIMITED, dtype=np.int32)
+            return unlimited(snapshot)
         if isinstance(claims, str) or claims.immediate:
             return np.zeros(len(snapshot), dtype=np.int32)
         return limited_to(self._found(shape, snapshot, claims).satisfied)

@@ -11,7 +11,7 @@ from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.between import Apart, AtMost, Between
 from muster.engine.model import Status
 from muster.engine.objects import PERSISTENT_VOLUME_CLAIM
-from muster.engine.profile import UNLIMITED, Feasible, Scaled
+from muster.engine.profile import UNLIMITED, Feasible, Scaled, unlimited
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.storage.claims import missing
@@ -36,7 +36,7 @@ class VolumeRestrictions(Struct, frozen=True):
         """One where no disk is in the way of itself; none anywhere if another pod has a claim that is for one pod."""
         uses = shape.usage.volumes
         if not uses:
-            return np.full(len(snapshot), UNLIMITED, dtype=np.int32)
+            return unlimited(snapshot)
         if self.verdict(shape, snapshot) is not None or self._taken(uses, snapshot):
             return np.zeros(len(snapshot), dtype=np.int32)
         most = 1 if self._exclusive(uses, snapshot) or any(use.conflicts(use) for use in uses) else UNLIMITED

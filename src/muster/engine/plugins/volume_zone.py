@@ -11,7 +11,7 @@ from muster.engine.arrays import Bools, Ints, Ints32
 from muster.engine.model import Status
 from muster.engine.nodes import NodeTable
 from muster.engine.objects import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, ObjectStore
-from muster.engine.profile import UNLIMITED, limited_to
+from muster.engine.profile import limited_to, unlimited
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.storage.claims import missing
@@ -37,7 +37,7 @@ class VolumeZone(Struct, frozen=True):
             return np.zeros(len(table), dtype=np.int32)
         places = [place for use in shape.usage.volumes for place in _places(use, snapshot.objects)]
         if not places:
-            return np.full(len(table), UNLIMITED, dtype=np.int32)
+            return unlimited(snapshot)
         zoned = np.zeros(len(table), dtype=np.bool_)
         for key in _KEYS:
             zoned |= table.column(key).ids >= 0
