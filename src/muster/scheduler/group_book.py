@@ -46,6 +46,8 @@ class GroupBook:
         """For PodGroups that Jobs may have: the key of the Job, as a Workload."""
         self._whole_jobs: dict[str, None] = {}
         self._groups_of_object: dict[tuple[bool, str], dict[str, None]] = {}
+        self._read: dict[str, tuple[Object, GroupTerms]] = {}
+        """PodGroups by key, with what they say."""
         self._effects = Effects()
 
     def take_effects(self) -> Effects:
@@ -55,10 +57,7 @@ class GroupBook:
 
     def terms(self, ref: GroupRef) -> GroupTerms | None:
         """What the group asks for; None while its PodGroup, Workload or template is missing."""
-        terms = find_terms(ref, self.pod_groups, self.workloads)
-        stand_in = self.stand_in(ref) if terms is None else None
-        if stand_in is not None:
-            terms = terms_of(stand_in["spec"]["podGroupTemplates"][0])
+        terms = self._said(ref)
         if terms is None:
             return None
         group = self.pod_groups.get(ref.object_key) if ref.is_pod_group else None
@@ -66,6 +65,19 @@ class GroupBook:
         pods = () if members is None else (record.pod for record in members.live())
         whole = self.topologies.with_topology(terms, ref, group, workload, pods)
         return whole if terms.stages is None or members is None else self._in_stages(whole, terms.stages, members)
+
+    def _said(self, ref: GroupRef) -> GroupTerms | None:
+        """What the group's PodGroup or template says by itself, or who stands in for it; a PodGroup is read once."""
+        group = self.pod_groups.get(ref.object_key) if ref.is_pod_group else None
+        if group is not None:
+            read = self._read.get(ref.object_key)
+            if read is None or read[0] is not group:
+                read = self._read[ref.object_key] = (group, terms_of(group["spec"]))
+            return read[1]
+        stand_in = self.stand_in(ref)
+        if stand_in is not None:
+            return terms_of(stand_in["spec"]["podGroupTemplates"][0])
+        return find_terms(ref, self.pod_groups, self.workloads)
 
     def _in_stages(self, terms: GroupTerms, stages: Stages, members: Members) -> GroupTerms:
         """The terms of pods that come in parts: of each part that waits, all; whoever else has a seat keeps it."""
@@ -119,7 +131,7 @@ class GroupBook:
 
     def chain(self, ref: GroupRef) -> Chain | None:
         """The composite groups above a group; None if it has no parent, or is not known."""
-        terms = self.terms(ref)
+        terms = self._said(ref)
         return self.hierarchy.chain(f"{ref.namespace}/{terms.parent}") if terms is not None and terms.parent else None
 
     def apply_jobs(self, changes: Iterable[Change]) -> None:
@@ -174,7 +186,7 @@ class GroupBook:
 
     def _had_its_turn(self, members: Members) -> bool:
         """Whether nobody waits in a group of a tree: it goes on counting for the tree, so that others have theirs."""
-        terms = None if members.pending else self.terms(members.ref)
+        terms = None if members.pending else self._said(members.ref)
         return terms is not None and bool(terms.parent)
 
     def apply_pod_groups(self, changes: Iterable[Change]) -> None:
@@ -255,6 +267,7 @@ class GroupBook:
                 self._touch_above(change.new)
             if change.new is None:
                 objects.pop(key, None)
+                self._read.pop(key, None)
             else:
                 objects[key] = change.new
             for group, old in before.items():

@@ -19,7 +19,12 @@ from muster.apiserver.registry.poddefaults import (
     merge_label_keys,
     quality_of_service,
 )
-from muster.apiserver.registry.podspec import validate_new_pod, validate_pod_names, validate_pod_update
+from muster.apiserver.registry.podspec import (
+    validate_group_link,
+    validate_new_pod,
+    validate_pod_names,
+    validate_pod_update,
+)
 from muster.apiserver.registry.podwarnings import pod_warnings
 from muster.apiserver.registry.priority import resolve_pod_priority
 from muster.apiserver.registry.resize import is_only_a_resize, validate_resize
@@ -27,6 +32,9 @@ from muster.apiserver.registry.strategy import Strategy
 
 REMEMBERED = 4096
 """How many different valid specs are remembered, so that they are not checked again."""
+
+_NAMES = {"hostname": "", "nodeName": "", "schedulingGroup": "", "workloadRef": ""}
+"""The fields of a spec in which pods of one template differ; they are checked each time."""
 
 _PODS = Qualified("", "pods")
 _FIELDS = frozenset(
@@ -130,9 +138,9 @@ class PodStrategy(Strategy):
 
     def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
         # Most pods are made from a template: what is alike in them is checked once.
-        alike = dumps({**obj["spec"], "hostname": "", "nodeName": ""})
+        alike = dumps({**obj["spec"], **_NAMES})
         warnings = self._valid.get(alike)
-        if warnings is not None:
+        if warnings is not None and not validate_group_link(obj["spec"]):
             for text in warnings:
                 ctx.warn(text)
             return validate_pod_names(obj["spec"])

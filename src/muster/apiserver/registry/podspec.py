@@ -70,7 +70,7 @@ def validate_pod_spec(spec: Object, field: str = "spec") -> Errors:
     policy = spec.get("preemptionPolicy")
     if policy not in (None, "PreemptLowerPriority", "Never"):
         errors.append(not_supported(f"{field}.preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
-    return errors + _validate_group(spec, field)
+    return errors + validate_group_link(spec, field)
 
 
 def _validate_os(spec: Object, field: str) -> Errors:
@@ -145,7 +145,7 @@ def _validate_gates(gates: Objects, field: str) -> Errors:
     return errors
 
 
-def _validate_group(spec: Object, field: str) -> Errors:
+def validate_group_link(spec: Object, field: str = "spec") -> Errors:
     """The link to a group: `schedulingGroup` (1.36 and later), `workloadRef` (1.35)."""
     errors: Errors = []
     group, first = spec.get("schedulingGroup"), spec.get("workloadRef")

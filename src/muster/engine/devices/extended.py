@@ -119,6 +119,8 @@ def _request(name: str, device_class: str, count: int) -> Object:
 
 def extended_of(spec: Object, classes: ClassBook) -> Extended | None:
     """The extended resources of a pod that stand for devices; None without any."""
+    if not classes.by_name:
+        return None
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     number_of_init = len(spec.get("initContainers") or ())
     named: dict[str, str] = {}
