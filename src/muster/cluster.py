@@ -11,18 +11,28 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
+from warnings import warn
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.api.codec import Object, Objects, copy_object
 from muster.api.groups import GroupRef, GroupTerms
-from muster.api.manifests import Manifest, ManifestError, creation_order, is_from_cluster, load, parse, resource_of
+from muster.api.manifests import (
+    Manifest,
+    ManifestError,
+    checked,
+    creation_order,
+    is_from_cluster,
+    load,
+    parse,
+    resource_of,
+)
 from muster.api.meta import controller_of, key_of, name_of, namespace_of, uid_of
 from muster.api.resource import JOBS, NAMESPACES, NODES, POD_GROUPS, PODS, WORKLOADS, Resource
 from muster.apiserver.options import ServerOptions
 from muster.apiserver.request import ApiRequest
-from muster.client.client import object_of
+from muster.client.client import object_of, warnings_of
 from muster.client.informer import Change
 from muster.client.transport import ApiError
 from muster.clock import SIMULATION_EPOCH_S
@@ -45,6 +55,8 @@ from muster.scheduler.explaining.names import entities_of
 from muster.scheduler.members import PodRecord
 from muster.scheduler.options import RELEASES, PlacementMode, SchedulerOptions
 from muster.scheduler.pre_enqueue import GroupFacts, hold_of_group
+from muster.simulator.forms import decoded, refusal
+from muster.simulator.notices import Notice, lines, notices
 from muster.simulator.standing import StandingServer
 
 SETS = ("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet")
@@ -82,6 +94,10 @@ class Result:
     """What was asked about."""
 
 
+class ManifestWarning(UserWarning):
+    """Something in a manifest is not used: a field that its kind does not have, a mark that nobody here reads."""
+
+
 class _Entity(Struct, frozen=True):
     """A group or a plain pod (`ref` None) with its pending members."""
 
@@ -102,11 +118,12 @@ class Cluster:
         """A cluster of the nodes, pods, Jobs and other objects of a source.
 
         Pods that have a node take room there; pods that have none wait, and Jobs, Deployments and the like stand for
-        waiting pods (those of a Job `<job>-<index>`). `job_groups`:
-        the release by whose rules Jobs are gangs. Raises `ManifestError`, which names the place of what cannot be used.
+        waiting pods (those of a Job `<job>-<index>`). `job_groups`: the release by whose rules Jobs are gangs. Raises
+        `ManifestError`, which names the place of what cannot be used. Warns (`ManifestWarning`) of what is not used,
+        such as fields that a kind does not have.
         """
         cluster = cls(job_groups=job_groups)
-        cluster._objects.create(read(source))
+        cluster._create(read(source))
         return cluster
 
     @property
@@ -133,7 +150,7 @@ class Cluster:
         `upstream-1.37`); what that does not place is `Undecided`, for it proves nothing. Raises `ManifestError`.
         """
         manifests = tuple(read(source))
-        created, pods = self._objects.create(manifests)
+        created, pods = self._create(manifests)
         assumed: list[str] = []
         try:
             if not pods:
@@ -161,7 +178,7 @@ class Cluster:
         waits. Each is explained as if it were next. `effort` bounds the search for changes, in units of work. The form
         is docs/explain-output.schema.json. Raises `ManifestError`, and `UnknownName` (a ValueError).
         """
-        created = self._objects.create(read(source))[0] if source is not None else []
+        created = self._create(read(source))[0] if source is not None else []
         try:
             core = core_of(self._objects.all(), SchedulerOptions(), self._objects.now())
             explainer = Explainer(core, self._objects.now(), effort)
@@ -175,13 +192,22 @@ class Cluster:
 
         Raises `ManifestError` if the cluster is another one, which has no such node or lacks the room.
         """
-        self._objects.create(result.manifests)
+        self._objects.create(result.manifests, [])
         for key, node in result.assignments.items():
             record = self._objects.cache.pods[key]
             if node not in self._objects.cache.nodes:
                 raise ManifestError("result", 0, f"{key} has the node {node}, which this cluster does not have")
             if not record.node:
                 self._objects.bind(record.pod, node)
+
+    def _create(self, manifests: Sequence[Manifest]) -> tuple[list[tuple[Resource, str]], list[str]]:
+        """As `_Objects.create`; with a warning, to whom called us, of each thing that is not used."""
+        found: list[Notice] = []
+        try:
+            return self._objects.create(manifests, found)
+        finally:
+            for line in lines(found):
+                warn(line, ManifestWarning, stacklevel=3)
 
     def _entities(self, pods: Iterable[str]) -> list[_Entity]:
         """The groups and plain pods that these pods stand for and that wait, in queue order."""
@@ -276,18 +302,18 @@ class _Objects:
         self._server = StandingServer(ServerOptions(job_groups=job_groups))
         self._store = self._server.store
 
-    def create(self, manifests: Iterable[Manifest]) -> tuple[list[tuple[Resource, str]], list[str]]:
-        """Create what does not exist yet, all or nothing.
+    def create(self, manifests: Iterable[Manifest], said: list[Notice]) -> tuple[list[tuple[Resource, str]], list[str]]:
+        """Create what does not exist yet, all or nothing. `said` gets what is to be said about the manifests.
 
         Returns what is new (resource and store key), and the keys of the pods that were meant, old or new, in order.
         """
         created: list[tuple[Resource, str]] = []
         pods: list[str] = []
-        given = list(manifests)
+        given = [self._known(manifest, said) for manifest in manifests]
         owned = {owner.get("uid") for each in given if (owner := controller_of(each.object)) is not None}
         try:
             for manifest in creation_order(given):
-                obj = self._create(manifest, manifest.object, created)
+                obj = self._create(manifest, manifest.object, created, said)
                 stands_for_pods = obj["kind"] in (JOBS.kind, *SETS) and not _has_started(manifest.object, owned)
                 made = self._expand(manifest, obj, created) if stands_for_pods else [obj]
                 pods += [key_of(each) for each in made if each["kind"] == "Pod" and key_of(each) in self.cache.pods]
@@ -295,6 +321,14 @@ class _Objects:
             self.remove(created)
             raise
         return created, pods
+
+    def _known(self, manifest: Manifest, said: list[Notice]) -> Manifest:
+        """A manifest with the fields that its kind has. Raises `ManifestError` for values of a wrong type."""
+        if is_from_cluster(manifest.object):
+            return manifest
+        known, unknown = decoded(manifest)
+        said += notices(known, unknown)
+        return known
 
     def all(self) -> Objects:
         """All objects, in stored form."""
@@ -338,11 +372,16 @@ class _Objects:
             plan = plan_group(job, spec, (), workloads, groups, self._rules)
         return [self._create(manifest, pod, created) for pod in _job_pods(job, spec, plan.group)]
 
-    def _create(self, manifest: Manifest, obj: Object, created: list[tuple[Resource, str]]) -> Object:
+    def _create(
+        self,
+        manifest: Manifest,
+        obj: Object,
+        created: list[tuple[Resource, str]],
+        said: list[Notice] | None = None,
+    ) -> Object:
         """Create one object, with its namespace; the stored object, which may have been there before."""
         resource = resource_of(obj)
-        if resource is None:
-            raise manifest.error(f"no kind {obj.get('kind')!r} is known in {obj.get('apiVersion')}")
+        assert resource is not None, "the kinds of manifests are known"
         namespace = (namespace_of(obj) or "default") if resource.namespaced else ""
         if namespace and self._store.get(f"/{NAMESPACES.plural}/{namespace}") is None:
             plain = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
@@ -350,11 +389,14 @@ class _Objects:
         if is_from_cluster(obj):
             return self._take_over(resource, namespace, obj, created)
         try:
-            answer = self._post(resource, namespace, _prepared(obj))
+            response = self._server.handle(ApiRequest("POST", resource.path(namespace), body=_prepared(obj)))
+            answer = object_of(response)
         except ApiError as error:
             if not error.is_already_exists:
-                raise manifest.refused(str(error)) from error
+                raise manifest.refused(refusal(manifest, error)) from error
             return self._stored(resource, namespace, name_of(obj))
+        if said is not None:
+            said += [Notice(manifest, text) for text in warnings_of(response)]
         stored = self._stored(resource, namespace, name_of(answer))
         created.append((resource, _store_key(resource, namespace, name_of(answer))))
         if not _has_ended(obj):
@@ -383,10 +425,6 @@ class _Objects:
         assert stored is not None, "the server said that it exists"
         return stored
 
-    def _post(self, resource: Resource, namespace: str, obj: Object) -> Object:
-        """Create an object on the server. Raises `ApiError`."""
-        return object_of(self._server.handle(ApiRequest("POST", resource.path(namespace), body=obj)))
-
     def _tell(self, resource: Resource, change: Change) -> None:
         known = _CACHED.get(resource.plural)
         if known is None or known.group != resource.group:
@@ -408,7 +446,7 @@ def read(source: Source) -> list[Manifest]:
         return parse(source)
     objects: Sequence[Object | Manifest] = source
     return [
-        each if isinstance(each, Manifest) else Manifest("<objects>", number, each)
+        each if isinstance(each, Manifest) else checked(Manifest("<objects>", number, each))
         for number, each in enumerate(objects, start=1)
     ]
 

@@ -208,7 +208,8 @@ def test_group_without_pods_says_how_many_it_needs(tmp_path: Path, capsys: pytes
 
     (found,) = explained(capsys, "podgroup/g", "-f", file)
 
-    assert found["summary"] == "has no pods, and needs 3 pods"
+    want = "has no pods, and needs 3 pods that name it (spec.schedulingGroup.podGroupName: g)"
+    assert found["summary"] == want
 
 
 def test_deployment_stands_for_its_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,3 +17,12 @@ def parse_duration(text: str) -> float:
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"{text!r} is not a duration such as 30s, 1h30m or 250ms")
     return sum(float(number) * UNITS_S[unit] for number, unit in _PART.findall(text))
+
+
+def duration_text(seconds: float) -> str:
+    """The duration in the largest unit of which it is a whole number: `90s`, `5m`, `250ms`."""
+    for unit, size_s in reversed(UNITS_S.items()):
+        number = seconds / size_s
+        if number >= 1 and number == int(number):
+            return f"{int(number)}{unit}"
+    return f"{seconds:g}s"

@@ -1,7 +1,7 @@
 """What manifests say to other schedulers only, and objects about groups that cannot be read. Pure.
 
 Sources: the published types and constants of Volcano (`batch`, `bus`, `flow`, `scheduling`, `topology` groups), KAI
-(`pkg/common/constants`), Kueue (`apis/kueue`) and scheduler-plugins.
+(`pkg/common/constants`), Kueue (`apis/kueue`), scheduler-plugins and YuniKorn (`pkg/common/constants`).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _GROUPS = (
     ("kueue.x-k8s.io", "Kueue"),
     ("scheduling.x-k8s.io", "coscheduling"),
     ("pod-group.scheduling.sigs.k8s.io", "coscheduling"),
+    ("yunikorn.apache.org", "YuniKorn"),
 )
 """API groups and prefixes of labels, with all below them, and whose they are."""
 

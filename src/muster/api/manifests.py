@@ -6,9 +6,11 @@ items, timestamps stay text. Errors name the file and the line.
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import yaml
 from msgspec import Struct
@@ -17,6 +19,7 @@ from muster.api import codec
 from muster.api.codec import JSON, Object
 from muster.api.dialects import DIALECTS
 from muster.api.quantity import QuantityError, parse_quantity
+from muster.api.repeated_fields import YamlLoader, repeated_in_json
 from muster.api.resource import Resource
 
 
@@ -34,11 +37,12 @@ class ManifestError(ValueError):
 
 
 class Manifest(Struct, frozen=True):
-    """An object and the place where it was written."""
+    """An object and the place where it was written. `repeated`: the paths of fields that are written twice there."""
 
     file: str
     line: int
     object: Object
+    repeated: tuple[str, ...] = ()
 
     def error(self, message: str) -> ManifestError:
         """An error about this object."""
@@ -61,7 +65,8 @@ included, where a simulation or an explanation reads it."""
 def is_from_cluster(obj: Object) -> bool:
     """Whether the object is part of a snapshot of a cluster."""
     metadata = obj["metadata"]
-    return bool(metadata.get("uid")) and SNAPSHOT_KEY in (metadata.get("annotations") or {})
+    annotations = metadata.get("annotations")
+    return bool(metadata.get("uid")) and isinstance(annotations, dict) and SNAPSHOT_KEY in annotations
 
 
 def load(path: str | Path, *, any_kind: bool = False) -> list[Manifest]:
@@ -88,7 +93,9 @@ def load_value(path: str | Path) -> JSON:
         raise ManifestError(name, 0, "there is nothing in it")
     if len(found) > 1:
         raise ManifestError(name, found[1][0], "there must be only one document in it")
-    value = found[0][1]
+    _, value, repeated = found[0]
+    if repeated:
+        raise ManifestError(name, 0, f'duplicate field "{repeated[0]}"')
     return value.value if isinstance(value, _Located) else value
 
 
@@ -109,13 +116,36 @@ def _read_text(path: str | Path) -> str:
 def parse(text: str, file: str = "<text>", *, any_kind: bool = False) -> list[Manifest]:
     """The objects of a text, in order; at least one. `any_kind` as for `load`. Raises `ManifestError`."""
     found = [
-        _checked(Manifest(file, line, item), at, any_kind)
-        for line, value in _documents(text, file)
+        checked(Manifest(file, line, item, _within(repeated, at)), at, any_kind=any_kind)
+        for line, value, repeated in _documents(text, file)
         for line, item, at in _items(value, file, line)
     ]
     if not found:
         raise ManifestError(file, 0, "there is no object in it")
     return found
+
+
+def checked(manifest: Manifest, at: str = "", *, any_kind: bool = False) -> Manifest:
+    """The manifest, if it says what it is and has a name. Raises `ManifestError`.
+
+    `at`: where in its document it is; `any_kind` as for `load`.
+    """
+    obj = manifest.object
+    if not isinstance(obj, dict):
+        raise manifest.error(f"{at}this is not an object with apiVersion, kind and metadata")
+    for name in ("apiVersion", "kind"):
+        if not obj.get(name):
+            raise manifest.error(f"{at}{name} is missing")
+        if not isinstance(obj[name], str):
+            raise manifest.error(f"{at}{name} must be text, not {obj[name]!r}")
+    if not any_kind and resource_of(obj) is None:
+        raise manifest.error(f"{at}no kind {obj['kind']!r} is known in {obj['apiVersion']}{_hint(obj)}")
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
+        raise manifest.error(f"{at}{obj['kind']} has no metadata.name")
+    if not isinstance(metadata.get("name", ""), str):
+        raise manifest.error(f"{at}metadata.name of a {obj['kind']} must be text: write it in quotes")
+    return manifest
 
 
 def resource_of(obj: Object) -> Resource | None:
@@ -230,30 +260,23 @@ def _items(value: JSON, file: str, line: int) -> Iterator[tuple[int, JSON, str]]
         yield lines[index] if index < len(lines) else line, item, f"items[{index}]: "
 
 
-def _checked(manifest: Manifest, at: str, any_kind: bool) -> Manifest:
-    obj = manifest.object
-    if not isinstance(obj, dict):
-        raise manifest.error(f"{at}this is not an object with apiVersion, kind and metadata")
-    for name in ("apiVersion", "kind"):
-        if not obj.get(name):
-            raise manifest.error(f"{at}{name} is missing")
-        if not isinstance(obj[name], str):
-            raise manifest.error(f"{at}{name} must be text, not {obj[name]!r}")
-    if not any_kind and resource_of(obj) is None:
-        raise manifest.error(f"{at}no kind {obj['kind']!r} is known in {obj['apiVersion']}{_hint(obj)}")
-    metadata = obj.get("metadata")
-    if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
-        raise manifest.error(f"{at}{obj['kind']} has no metadata.name")
-    if not isinstance(metadata.get("name", ""), str):
-        raise manifest.error(f"{at}metadata.name of a {obj['kind']} must be text: write it in quotes")
-    return manifest
+def _within(repeated: Iterable[str], at: str) -> tuple[str, ...]:
+    """Of the fields that a document gives twice those of the object there."""
+    if not at:
+        return tuple(repeated)
+    start = f"{at.removesuffix(': ')}."
+    return tuple(path.removeprefix(start) for path in repeated if path.startswith(start))
 
 
 def _hint(obj: Object) -> str:
     if obj["kind"] == "PodGroup" and obj["apiVersion"] in DIALECTS:
         return ": muster convert --to scheduling.k8s.io/v1beta1 turns it into a PodGroup that is"
     groups = sorted({group or "v1" for group, kind in _KINDS if kind == obj["kind"]})
-    return f" (it is a kind of {', '.join(groups)})" if groups else ""
+    if groups:
+        return f" (it is a kind of {', '.join(groups)})"
+    lower = {kind.lower(): kind for _, kind in _KINDS}
+    close = difflib.get_close_matches(obj["kind"].lower(), lower, n=1, cutoff=0.75)
+    return f" (did you mean {lower[close[0]]}?)" if close else ""
 
 
 class _Located(Struct, frozen=True):
@@ -263,8 +286,12 @@ class _Located(Struct, frozen=True):
     lines: list[int]
 
 
-def _documents(text: str, file: str) -> Iterator[tuple[int, JSON]]:
-    """Each non-empty document with the line on which it starts."""
+_Document: TypeAlias = tuple[int, JSON, Sequence[str]]
+"""The line on which a document starts, its value, and the paths of what it gives twice."""
+
+
+def _documents(text: str, file: str) -> Iterator[_Document]:
+    """Each document that is not empty."""
     if text.lstrip()[:1] in ("{", "["):
         try:
             value = codec.loads(text)
@@ -275,8 +302,10 @@ def _documents(text: str, file: str) -> Iterator[tuple[int, JSON]]:
                 return
             # YAML in flow style, or neither: the YAML parser says what is wrong
         else:
-            values = value if isinstance(value, list) else [value]
-            yield from ((1, item) for item in values)
+            if isinstance(value, list):
+                yield from ((1, item, ()) for item in value)
+            else:
+                yield 1, value, _repeated(text)
             return
     if text.startswith(SNAPSHOT_HEAD):
         try:
@@ -284,15 +313,23 @@ def _documents(text: str, file: str) -> Iterator[tuple[int, JSON]]:
         except ValueError:
             pass  # edited by hand
         else:
-            yield 1, _Located({"kind": "List", "items": found}, list(range(4, 4 + len(found))))
+            yield 1, _Located({"kind": "List", "items": found}, list(range(4, 4 + len(found)))), ()
             return
     yield from _yaml_documents(text, file)
 
 
-def _json_stream(text: str) -> Iterator[tuple[int, JSON]]:
+MOST_WRITTEN = 1_000_000
+"""Characters of a JSON text that a person may have written; longer ones are not searched for what is there twice."""
+
+
+def _repeated(text: str) -> list[str]:
+    return repeated_in_json(text) if len(text) <= MOST_WRITTEN else []
+
+
+def _json_stream(text: str) -> Iterator[_Document]:
     """JSON documents one after the other, each with its line, as kubectl takes them; none if the text is not that."""
     decoder = json.JSONDecoder()
-    found: list[tuple[int, JSON]] = []
+    found: list[_Document] = []
     at, line = 0, 1
     while True:
         start = at + len(text[at:]) - len(text[at:].lstrip())
@@ -303,7 +340,7 @@ def _json_stream(text: str) -> Iterator[tuple[int, JSON]]:
             value, at = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             return
-        found.append((line, value))
+        found.append((line, value, _repeated(text[start:at])))
         line += text.count("\n", start, at)
     yield from found
 
@@ -312,9 +349,9 @@ SNAPSHOT_HEAD = "apiVersion: v1\nkind: List\nitems:\n- {"
 """How the YAML of a snapshot begins: its items are JSON, one a line, which is read much faster as that."""
 
 
-def _yaml_documents(text: str, file: str) -> Iterator[tuple[int, JSON]]:
+def _yaml_documents(text: str, file: str) -> Iterator[_Document]:
     try:
-        loader = _Loader(text)
+        loader = YamlLoader(text)
     except yaml.YAMLError as error:
         raise _yaml_error(error, file) from error
     try:
@@ -323,9 +360,9 @@ def _yaml_documents(text: str, file: str) -> Iterator[tuple[int, JSON]]:
             value = _Plain(file, node.start_mark.line + 1, most=len(text) + MOST_ALIASED).value(
                 loader.construct_document(node)
             )
-            lines = _lines_of_items(node)
             if value is not None:
-                yield node.start_mark.line + 1, _Located(value, lines) if lines else value
+                lines = _lines_of_items(node)
+                yield node.start_mark.line + 1, _Located(value, lines) if lines else value, loader.repeated(node)
     except yaml.YAMLError as error:
         raise _yaml_error(error, file) from error
     finally:
@@ -389,17 +426,3 @@ class _Plain:
 
     def _error(self, message: str) -> ManifestError:
         return ManifestError(self._file, self._line, message)
-
-
-# The C parser where PyYAML was built with it.
-_BaseLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Loader(_BaseLoader):  # type: ignore[valid-type, misc]  # the base is chosen at run time
-    """Safe loader that leaves timestamps as text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in _BaseLoader.yaml_implicit_resolvers.items()
-}

@@ -6,7 +6,6 @@ sender keeps them).
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 
@@ -14,6 +13,7 @@ import yaml
 from msgspec import Struct
 
 from muster.api.codec import JSON, Object, copy, copy_object, loads
+from muster.api.repeated_fields import YamlLoader, repeated_in_json
 from muster.apiserver.context import Context
 from muster.apiserver.decoding import WrongValue
 from muster.apiserver.errors import Qualified, bad_request, invalid, unsupported_media_type
@@ -41,16 +41,6 @@ LONGEST_MANAGER = 128
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 
 
-class _Yaml(yaml.CSafeLoader):
-    """YAML as JSON would say it: dates stay texts."""
-
-
-_Yaml.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-
-
 MOST_YAML_VALUES = 1_000_000
 """More values than a body of the largest size can have without aliases that multiply them."""
 
@@ -59,7 +49,7 @@ def load_yaml(text: bytes) -> JSON:
     """The value of a YAML text, as JSON: keys are texts. Raises `yaml.YAMLError`."""
     left = [MOST_YAML_VALUES]
     try:
-        return _as_json(yaml.load(text, Loader=_Yaml), left)
+        return _as_json(yaml.load(text, Loader=YamlLoader), left)
     except RecursionError as error:
         raise yaml.YAMLError("yaml: exceeded max depth") from error
     except (ValueError, TypeError) as error:  # values that look like a number and are none, keys that are maps
@@ -138,24 +128,30 @@ def read_object(ctx: Context, request: ApiRequest, served: Served) -> Object:
     raw = _raw_object(request, kind)
     check_type(raw, served.resource.api_version, kind)
     prefix = f'{kind} in version "{served.resource.version}" cannot be handled as a {kind}: '
-    if (
-        ctx.field_validation == "Strict"
-        and isinstance(request.body, bytes)
-        and media_type(request) != "application/yaml"
-    ):
-        repeated = repeated_fields(request.body)
-        if repeated:
-            texts = ", ".join(f'duplicate field "{path}"' for path in repeated)
-            raise bad_request(f"{prefix}strict decoding error: {texts}")
-    obj = decode(ctx, served, raw, prefix)
+    obj = decode(ctx, served, raw, prefix, _repeated(ctx, request))
     if not isinstance(obj.get("metadata"), dict):
         obj["metadata"] = {}
     obj["apiVersion"], obj["kind"] = served.resource.api_version, kind
     return obj
 
 
-def decode(ctx: Context, served: Served, raw: JSON, prefix: str) -> Object:
-    """A fresh object of the kind from a JSON value; what to do about unknown fields is the request's wish.
+def _repeated(ctx: Context, request: ApiRequest) -> list[str]:
+    """The paths of fields that the text of a body gives twice, where somebody wants to know."""
+    if not isinstance(request.body, bytes) or ctx.field_validation == "Ignore":
+        return []
+    type_ = media_type(request)
+    if type_ in ("application/json", "text/plain"):
+        return repeated_in_json(request.body)
+    if type_ != "application/yaml":
+        return []
+    loader = YamlLoader(request.body)
+    node = loader.get_single_node()
+    loader.construct_document(node)
+    return loader.repeated(node)
+
+
+def decode(ctx: Context, served: Served, raw: JSON, prefix: str, repeated: Sequence[str] = ()) -> Object:
+    """A fresh object of the kind from a JSON value; what to do about unknown and repeated fields is the request's wish.
 
     Raises StatusError (400); `prefix` begins its message.
     """
@@ -163,44 +159,14 @@ def decode(ctx: Context, served: Served, raw: JSON, prefix: str) -> Object:
         obj, unknown = ctx.types.decode(served.resource, raw)
     except WrongValue as error:
         raise bad_request(prefix + error.message(served.resource.kind)) from error
-    if unknown:
-        texts = [f'unknown field "{path}"' for path in unknown]
+    if unknown or repeated:
+        texts = [*(f'duplicate field "{path}"' for path in repeated), *(f'unknown field "{path}"' for path in unknown)]
         if ctx.field_validation == "Strict":
             raise bad_request(f"{prefix}strict decoding error: {', '.join(texts)}")
         if ctx.field_validation == "Warn":
             for text in texts:
                 ctx.warn(text)
     return obj
-
-
-def repeated_fields(text: bytes) -> list[str]:
-    """The paths of fields that a JSON text gives twice, such as `data.a`."""
-    found: list[str] = []
-
-    def collect(pairs: list[tuple[str, JSON]]) -> _Pairs:
-        return _Pairs(pairs)
-
-    def walk(value: JSON, path: str) -> None:
-        if isinstance(value, _Pairs):
-            seen: set[str] = set()
-            for key, item in value.pairs:
-                here = f"{path}.{key}" if path else key
-                if key in seen:
-                    found.append(here)
-                seen.add(key)
-                walk(item, here)
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                walk(item, f"{path}[{index}]")
-
-    walk(json.loads(text, object_pairs_hook=collect), "")
-    return found
-
-
-class _Pairs(Struct, frozen=True):
-    """An object of a JSON text with all its fields, repeated ones too."""
-
-    pairs: list[tuple[str, JSON]]
 
 
 def read_any(request: ApiRequest, kind: str) -> Object:

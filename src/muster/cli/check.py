@@ -68,9 +68,10 @@ def check(
 def checked(manifests: list[Manifest], releases: tuple[Release, ...], nodes: tuple[str, ...]) -> Object:
     """The result as JSON: `objects`, each with what the releases say, and `groups`. Raises `BadInput`."""
     from muster.simulator.checking import check_object, named
+    from muster.simulator.forms import decoded
 
     newest_first = sorted(releases)
-    objects = [
+    objects: Objects = [
         {
             "object": named(manifest.object),
             "file": manifest.file,
@@ -79,7 +80,12 @@ def checked(manifests: list[Manifest], releases: tuple[Release, ...], nodes: tup
         }
         for at, manifest in enumerate(manifests)
     ]
-    groups = [_group(manifests, each, newest_first, _nodes(nodes)) for each in _groups(manifests)]
+    taken = [
+        decoded(manifest)[0]
+        for manifest, found in zip(manifests, objects, strict=True)
+        if not all(each["problem"] for each in found["releases"])
+    ]
+    groups = [_group(taken, each, newest_first, _nodes(nodes)) for each in _groups(taken)]
     return {"releases": newest_first, "objects": objects, "groups": groups}
 
 
@@ -159,6 +165,7 @@ def _rules_between(spec: Object) -> list[str]:
 
 def _tried(manifests: list[Manifest], asked: list[Manifest], release: Release, nodes: list[Manifest]) -> Object:
     """What kube-scheduler and Muster would do with it, on the nodes that are given; nothing without any."""
+    from muster.cli.manifest_warnings import manifest_warnings
     from muster.cluster import Cluster
 
     mine = {id(each) for each in asked}
@@ -170,8 +177,9 @@ def _tried(manifests: list[Manifest], asked: list[Manifest], release: Release, n
     if release == "1.35" or not (nodes or any(each.object["kind"] == "Node" for each in others)):
         return {"kubeScheduler": None, "muster": None}
     try:
-        cluster = Cluster.load([*others, *nodes], job_groups=release)
-        exact, greedy = cluster.schedule(asked), cluster.schedule(asked, placement=_MODES[release])
+        with manifest_warnings(silent=True):
+            cluster = Cluster.load([*others, *nodes], job_groups=release)
+            exact, greedy = cluster.schedule(asked), cluster.schedule(asked, placement=_MODES[release])
     except ManifestError as error:
         said = {"state": "Refused", "placed": 0, "message": str(error)}
         return {"kubeScheduler": said, "muster": said}

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.api.codec import Object, Objects
+from muster.cli.tables import plain_table
 
 OUTCOMES = {"gang": "a gang of {count}", "basic": "a group of single pods", "none": "no group"}
 STYLES = {"gang": "green", "basic": "yellow", "none": "yellow"}
@@ -25,7 +26,7 @@ def draw(value: Object, console: Console) -> None:
 
 
 def _objects(objects: Objects, releases: list[str]) -> Table:
-    table = _table("Would the API server take it?", ("object", *releases))
+    table = plain_table("Would the API server take it?", ("object", *releases))
     for each in objects:
         table.add_row(each["object"], *(_answer(found) for found in each["releases"]))
     return table
@@ -43,8 +44,7 @@ def _details(each: Object) -> list[Padding]:
     """What is wrong, once for the releases that say the same."""
     said: dict[str, list[str]] = {}
     for found in each["releases"]:
-        text = found["problem"] or ", ".join(found["unknown"])
-        if text:
+        for text in [found["problem"]] if found["problem"] else [*found["unknown"], *found["warnings"]]:
             said.setdefault(text, []).append(found["release"])
     return [
         Padding(Text.assemble((f"{each['object']}, {', '.join(names)}: ", "bold"), text), (0, 0, 0, 2))
@@ -55,7 +55,7 @@ def _details(each: Object) -> list[Padding]:
 def _group(group: Object, console: Console) -> None:
     console.print(Text(group["object"], style="bold"))
     console.print(Padding(Text(_likeness(group)), (0, 0, 0, 2)))
-    table = _table("", ("release", "becomes", "feature gates needed", "kube-scheduler", "Muster"))
+    table = plain_table("", ("release", "becomes", "feature gates needed", "kube-scheduler", "Muster"))
     for found in group["releases"]:
         outcome = OUTCOMES[found["outcome"]].format(count=found["min_count"])
         gates = "\n".join(f"{gate['name']}: {gate['default']}" for gate in found["gates"])
@@ -65,8 +65,9 @@ def _group(group: Object, console: Console) -> None:
         table.columns = table.columns[:3]
     console.print(Padding(table, (0, 0, 0, 2)))
     for found in group["releases"]:
-        for unmet in found["unmet"]:
-            console.print(Padding(Text.assemble((f"{found['release']}: ", "bold"), unmet), (0, 0, 0, 2)))
+        refused = [found["muster"]["message"]] if found["muster"] and found["muster"]["state"] == "Refused" else []
+        for text in (*found["unmet"], *(f"cannot be tried: {each}" for each in refused)):
+            console.print(Padding(Text.assemble((f"{found['release']}: ", "bold"), text), (0, 0, 0, 2)))
 
 
 def _likeness(group: Object) -> str:
@@ -89,12 +90,3 @@ def _tried(result: Object | None) -> Text:
         return Text(f"places {result['placed']} pods", style="green")
     words = {"Infeasible": "does not fit (proved)", "Undecided": "leaves it pending", "Refused": "cannot be tried"}
     return Text(words[result["state"]], style="red")
-
-
-def _table(title: str, columns: tuple[str, ...]) -> Table:
-    table = Table(
-        title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
-    )
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table

@@ -9,7 +9,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.padding import Padding
 from rich.rule import Rule
-from rich.table import Table
 from rich.text import Text
 
 import muster
@@ -127,7 +126,9 @@ def _say(screen: Console, markup: str) -> None:
 
 
 def _summarise(screen: Console, acts: list[Object]) -> None:
-    table = Table(title="What happened", title_justify="left", title_style="bold", box=None, header_style="dim")
+    from muster.cli.tables import plain_table
+
+    table = plain_table("What happened")
     for column in ("", "job", "workers with a GPU", "outcome", "first started"):
         table.add_column(column)
     for act in acts:

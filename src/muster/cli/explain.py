@@ -69,7 +69,8 @@ def explain(
     with error_console().status("Deciding"):
         found = explanations(objects, asked, names, namespace, effort)
     value = {"explanations": found}
-    emit(value, output, write, lambda console: draw(value, console, everything=all_rows))
+    given = [each.object if isinstance(each, Manifest) else each for each in (*objects, *asked)]
+    emit(value, output, write, lambda console: draw(value, console, everything=all_rows, objects=given))
     return 0
 
 
@@ -83,12 +84,14 @@ def explanations(
     objects: Objects | list[Manifest], asked: list[Manifest], names: tuple[str, ...], namespace: str, effort: int
 ) -> list[Object]:
     """The explanations of what is named, else of what waits, in the cluster of these objects. Raises `BadInput`."""
+    from muster.cli.manifest_warnings import manifest_warnings
     from muster.cluster import Cluster
     from muster.scheduler.explaining.names import UnknownName
 
     try:
-        cluster = Cluster.load(objects) if objects else Cluster()
-        return list(cluster.explain(asked or None, *names, namespace=namespace, effort=effort))
+        with manifest_warnings():
+            cluster = Cluster.load(objects) if objects else Cluster()
+            return list(cluster.explain(asked or None, *names, namespace=namespace, effort=effort))
     except (ManifestError, UnknownName) as error:
         raise BadInput(str(error)) from error
 

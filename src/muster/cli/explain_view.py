@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from muster.api.codec import Object, Objects
 from muster.cli.report_view import change_text, qualified
+from muster.cli.tables import plain_table
 
 STYLES = {
     "Placed": "green",
@@ -33,16 +35,34 @@ SHOWN_NAMES = 4
 INDENT = 2
 
 
-def draw(value: Object, console: Console, *, everything: bool = False) -> None:
-    """Print all explanations; long lists are cut unless `everything`."""
+def draw(value: Object, console: Console, *, everything: bool = False, objects: Iterable[Object] = ()) -> None:
+    """Print all explanations; long lists are cut unless `everything`. `objects`: of the cluster, and asked about."""
     found = value["explanations"]
     if not found:
-        console.print("Nothing waits for a node.")
+        console.print(nothing_waits(objects))
     for number, explanation in enumerate(found):
         if number:
             console.print()
         for part in _parts(explanation, None if everything else SHOWN):
             console.print(part)
+
+
+def nothing_waits(objects: Iterable[Object]) -> str:
+    """What is said where nothing is to be explained: what there is instead."""
+    given = list(objects)
+    pods = sum(obj["kind"] == "Pod" for obj in given)
+    jobs = [qualified(obj["metadata"]) for obj in given if obj["kind"] == "Job" and obj["spec"].get("suspend")]
+    text = f"{_number(pods, 'pod')}, all placed or ended" if pods else "there are no pods"
+    others = Counter(obj["kind"] for obj in given if obj["kind"] != "Pod")
+    if not pods and others:
+        text += f" (but {', '.join(_number(number, kind) for kind, number in sorted(others.items()))})"
+    suspended = f"; suspended: Job {', '.join(jobs)}" if jobs else ""
+    return f"Nothing waits for a node: {text}{suspended}."
+
+
+def _number(number: int, noun: str) -> str:
+    ending = "" if number == 1 else "es" if noun.endswith(("s", "x")) else "s"
+    return f"{number} {noun}{ending}"
 
 
 def _parts(explanation: Object, limit: int | None) -> Iterator[Text | Padding]:
@@ -66,14 +86,14 @@ def _tables(explanation: Object, limit: int | None) -> Iterator[Table]:
     if explanation["placements"]:
         yield _placements(explanation["placements"], limit)
     if explanation["groups"] and explanation["state"] != "Placed":
-        table = _table("Its groups", ("group", "state", "why"))
+        table = plain_table("Its groups", ("group", "state", "why"))
         for each in explanation["groups"][:limit]:
             table.add_row(each["group"], Text(WORDS[each["state"]], style=STYLES[each["state"]]), each["text"])
         yield _with_rest(table, len(explanation["groups"]), limit)
     if explanation["shapes"]:
         yield _shapes(explanation["shapes"], limit)
     if explanation["domains"]:
-        table = _table(f"Domains of {explanation['domains'][0]['key']}", ("domain", "state", "why"))
+        table = plain_table(f"Domains of {explanation['domains'][0]['key']}", ("domain", "state", "why"))
         for each in explanation["domains"][:limit]:
             table.add_row(each["domain"], Text(WORDS[each["state"]], style=STYLES[each["state"]]), each["proof"])
         yield _with_rest(table, len(explanation["domains"]), limit)
@@ -84,7 +104,7 @@ def _tables(explanation: Object, limit: int | None) -> Iterator[Table]:
 
 
 def _shapes(shapes: Objects, limit: int | None) -> Table:
-    table = _table("What it asks for", ("pods", "each asks for", "room, alone", "what is free"))
+    table = plain_table("What it asks for", ("pods", "each asks for", "room, alone", "what is free"))
     for shape in shapes[:limit]:
         room = Text(f"{shape['room']} on {shape['nodes']} nodes", style="" if shape["room"] >= shape["pods"] else "red")
         free = [f"{each['free']} {each['resource']}, on one node {each['mostOnANode']}" for each in shape["resources"]]
@@ -98,7 +118,7 @@ def _nodes(nodes: Objects, limit: int | None) -> Table:
     for node in nodes:
         alike.setdefault((node["room"], tuple(node["reasons"])), []).append(node["node"])
     rows = sorted(alike.items(), key=lambda item: (-item[0][0], -len(item[1]), item[1]))
-    table = _table("Nodes", ("nodes", "which", "why not"))
+    table = plain_table("Nodes", ("nodes", "which", "why not"))
     for (room, reasons), names in rows[:limit]:
         why = Text(", ".join(reasons)) if reasons else Text(f"room for {room}", style="green")
         table.add_row(str(len(names)), _names(names, None if limit is None else SHOWN_NAMES), why)
@@ -106,7 +126,7 @@ def _nodes(nodes: Objects, limit: int | None) -> Table:
 
 
 def _holders(holders: Objects, limit: int | None) -> Table:
-    table = _table("Who holds the room", ("who", "pods", "nodes", "priority", "holds"))
+    table = plain_table("Who holds the room", ("who", "pods", "nodes", "priority", "holds"))
     for each in holders[:limit]:
         holds = ", ".join(f"{amount} {name}" for name, amount in each["requests"].items())
         who = f"{each['kind']} {each['name'].removeprefix('default/')}"
@@ -118,7 +138,7 @@ def _placements(placements: Objects, limit: int | None) -> Table:
     by_node: dict[str, list[str]] = {}
     for each in placements:
         by_node.setdefault(each["node"], []).append(each["pod"].removeprefix("default/"))
-    table = _table("Where", ("node", "pods", "which"))
+    table = plain_table("Where", ("node", "pods", "which"))
     for node, pods in list(by_node.items())[:limit]:
         table.add_row(node, str(len(pods)), _names(pods, None if limit is None else SHOWN_NAMES))
     return _with_rest(table, len(by_node), limit)
@@ -134,25 +154,12 @@ def _preemption(preemption: Object, limit: int | None) -> Text:
 
 
 def _changes(changes: Objects) -> Table:
-    table = Table(
-        title="It would run with one of these changes, each of them tried:",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-        show_header=False,
-    )
+    table = plain_table("It would run with one of these changes, each of them tried:")
+    table.show_header = False
     table.add_column(width=1)
     table.add_column()
     for each in changes:
         table.add_row("→", Text(change_text(each), style="green"))
-    return table
-
-
-def _table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        table.add_column(column, overflow="fold")
     return table
 
 

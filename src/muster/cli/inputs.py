@@ -36,9 +36,9 @@ def read_timed(entries: Iterable[str]) -> list[Timed]:
             raise BadInput(f"--at {entry!r}: must be TIME=WHAT, as in --at 30s=more.yaml; WHAT is one of {forms}")
         at_s = read_duration("--at", moment)
         try:
-            timed.append((at_s, read_step(what) if is_step(what) else read_manifests([Path(what)])))
-        except StepError as error:
-            raise BadInput(f"--at {error}") from error
+            timed.append((at_s, read_step(what) if is_step(what) else load(Path(what))))
+        except (StepError, ManifestError) as error:
+            raise BadInput(f"--at {moment}={error}") from error
     return sorted(timed, key=lambda pair: pair[0])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -16,6 +16,9 @@ from muster.cli.errors import BadInput
 if TYPE_CHECKING:
     from rich.console import Console
 
+WIDTH = 200
+"""Columns of a table that does not go to a terminal."""
+
 Format: TypeAlias = Literal["table", "json", "yaml"]
 
 
@@ -24,7 +27,7 @@ def emit(value: JSON, format_: Format, write: Path | None, table: Callable[[Cons
 
     Raises `BadInput` if the file cannot be written.
     """
-    if format_ == "table" and write is None:
+    if format_ == "table" and write is None and sys.stdout.isatty():
         table(console())
         return
     text = render(value, format_, table)
@@ -44,7 +47,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def render(value: JSON, format_: Format, table: Callable[[Console], None]) -> str:
-    """The text of a value in a format; tables without colours."""
+    """The text of a value in a format; tables without colours, and so wide that little is folded."""
     if format_ == "json":
         return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode() + "\n"
     if format_ == "yaml":
@@ -55,15 +58,15 @@ def render(value: JSON, format_: Format, table: Callable[[Console], None]) -> st
     from rich.console import Console
 
     buffer = io.StringIO()
-    table(Console(file=buffer, width=160))
-    return buffer.getvalue()
+    table(Console(file=buffer, width=WIDTH, highlight=False))
+    return "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
 
 
 def console() -> Console:
     """The console of standard output; off a terminal it is wide, so that nothing is cut or wrapped."""
     from rich.console import Console
 
-    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=200)
+    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=WIDTH)
 
 
 def error_console() -> Console:
@@ -71,6 +74,12 @@ def error_console() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
+
+
+def warn(lines: Iterable[str]) -> None:
+    """Say on standard error what is to be said about the input, as kubectl prints the warnings of a server."""
+    for line in lines:
+        print(f"Warning: {line}", file=sys.stderr, flush=True)
 
 
 def _dumper() -> type:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from muster.api.codec import JSON, Object, Objects
 from muster.cli.durations import format_duration
+from muster.cli.tables import plain_table
 from muster.simulator.refusals import standing_refusals
 
 STATE_STYLES = {
@@ -57,7 +58,7 @@ def headline(report: Object) -> Text:
 
 def groups_table(groups: Objects) -> Table:
     """Groups: how many members are scheduled of how many, since when, and why not."""
-    table = _table("Groups", ("group", "kind", "state", "scheduled", "needs", "first scheduled", "why"))
+    table = plain_table("Groups", ("group", "kind", "state", "scheduled", "needs", "first scheduled", "why"))
     for group in groups:
         state = group["state"]
         table.add_row(
@@ -89,7 +90,7 @@ def change_text(change: Object) -> str:
 
 def pods_table(pods: Objects, of_groups: frozenset[str] = frozenset()) -> Table:
     """Pods: where each runs or why it waits; what is said of its group already (`of_groups`) is not repeated."""
-    table = _table("Pods", ("pod", "group", "node", "phase", "scheduled", "finished", "why"))
+    table = plain_table("Pods", ("pod", "group", "node", "phase", "scheduled", "finished", "why"))
     for pod in pods:
         phase = pod["phase"]
         table.add_row(
@@ -107,7 +108,7 @@ def pods_table(pods: Objects, of_groups: frozenset[str] = frozenset()) -> Table:
 def nodes_table(nodes: Objects) -> Table:
     """Nodes: what is requested of what there is, a column a resource that any node has."""
     names = resource_names(nodes)
-    table = _table("Nodes (requested of allocatable)", ("node", *(_short(name) for name in names)))
+    table = plain_table("Nodes (requested of allocatable)", ("node", *(_short(name) for name in names)))
     for node in nodes:
         cells = [_share(node["requested"].get(name), node["allocatable"].get(name)) for name in names]
         table.add_row(node["name"], *cells)
@@ -116,7 +117,7 @@ def nodes_table(nodes: Objects) -> Table:
 
 def evictions_table(evictions: Objects) -> Table:
     """Evictions: who had to go, for whom, when."""
-    table = _table("Evictions", ("time", "pod", "group", "by"))
+    table = plain_table("Evictions", ("time", "pod", "group", "by"))
     for eviction in evictions:
         table.add_row(_moment(eviction["time_s"]), eviction["pod"], eviction["group"] or "", eviction["by"] or "")
     return table
@@ -124,7 +125,7 @@ def evictions_table(evictions: Objects) -> Table:
 
 def refusals_table(refusals: Objects) -> Table:
     """What the API server refuses to make for its owner, which goes on trying."""
-    table = _table("Could not be made", ("for", "why"))
+    table = plain_table("Could not be made", ("for", "why"))
     for event in refusals:
         table.add_row(f"{event['kind']} {qualified(event)}", event["message"])
     return table
@@ -132,7 +133,7 @@ def refusals_table(refusals: Objects) -> Table:
 
 def events_table(events: Objects) -> Table:
     """Events in order of time."""
-    table = _table("Events", ("time", "object", "type", "reason", "message"))
+    table = plain_table("Events", ("time", "object", "type", "reason", "message"))
     for event in events:
         style = "yellow" if event["type"] == "Warning" else ""
         name = f"{event['kind']} {qualified(event)}"
@@ -177,13 +178,6 @@ def _counts(states: Sequence[str]) -> Text:
     for state in sorted(set(states)):
         text.append(", " if text else "").append(f"{states.count(state)} {state}", style=STATE_STYLES.get(state, ""))
     return text or Text("none")
-
-
-def _table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
 
 
 def _moment(seconds: JSON) -> str:

@@ -17,8 +17,9 @@ from muster.cli.durations import format_duration
 from muster.cli.errors import BadInput, CheckFailed
 from muster.cli.inputs import read_duration, read_manifests, read_node_specs, read_timed
 from muster.cli.options import DEFAULT_BEHAVIOUR, OUTPUT, Behaviour, NodeSpecs, Output, Write, cluster_options
-from muster.cli.output import emit, error_console, write_text
+from muster.cli.output import emit, error_console, warn, write_text
 from muster.cli.report_view import draw, qualified
+from muster.simulator.notices import lines
 from muster.simulator.refusals import standing_refusals
 from muster.simulator.report import report
 from muster.simulator.report_html import html_report
@@ -96,6 +97,7 @@ def simulate(
                 seed=seed,
                 options=options,
                 on_progress=on_progress,
+                on_notices=lambda found: warn(lines(found)),
                 keeps_schedules=bool(until),
             )
     except ManifestError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from typing import cast
 
@@ -140,6 +141,15 @@ def object_of(response: Response) -> Object:
         text = body.decode(errors="replace") if isinstance(body, bytes) else str(body)
         raise ApiError({"kind": "Status", "status": "Failure", "code": response.status, "message": text[:500]})
     return cast(Object, body)  # successful answers to these verbs are JSON objects
+
+
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+
+
+def warnings_of(response: Response) -> list[str]:
+    """What a server warns of (`Warning` header, RFC 7234 5.5, code 299), as kubectl prints it."""
+    header = next((value for name, value in response.headers.items() if name.lower() == "warning"), "")
+    return [re.sub(r"\\(.)", r"\1", text) for text in _WARNING.findall(header)]
 
 
 def _selectors(label_selector: str, field_selector: str) -> list[tuple[str, str]]:

@@ -19,6 +19,8 @@ DEFAULT_CAPACITY: Mapping[str, str] = {"cpu": "32", "memory": "256Gi", "pods": "
 """What a simulated node has where nothing else is said."""
 
 MAX_COUNT = 1_000_000
+MOST_UNITS = 2**53 - 1
+"""Of a resource on a node, in units (cpu in thousandths): as much as decisions can tell from more."""
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 _PLATFORM = tuple(
@@ -183,6 +185,10 @@ def _amount(key: str, value: str, text: str) -> str:
         raise _error(text, f"{key} is {value!r}, but must be a quantity such as 32, 500m or 256Gi") from error
     if amount.nano < 0:
         raise _error(text, f"{key} is {value!r}, but must not be negative")
+    if amount.nano // (1_000_000 if key == "cpu" else 1_000_000_000) > MOST_UNITS:
+        raise _error(
+            text, f"{key} is {value!r}, but must not be more than {'9e12' if key == 'cpu' else '9e15 (or 7Pi)'}"
+        )
     whole = key not in ("cpu", "memory", "ephemeral-storage") and not key.startswith("hugepages-")
     if whole and amount.nano % 1_000_000_000:
         raise _error(text, f"{key} is {value!r}, but must be a whole number")

@@ -63,6 +63,12 @@ class Stages(Struct, frozen=True):
     terminate_code: int
     lost_code: int
 
+    @property
+    def annotations(self) -> tuple[str, ...]:
+        """The annotations of pods that it reads."""
+        of_stages = (key for stage in self.stages for key in (stage.annotation, stage.barrier) if key)
+        return (*of_stages, self.exit_annotation, self.terminate_annotation)
+
 
 class Barrier(Struct, frozen=True):
     """Time counts while `count` pods of this barrier run. `name` is that of the namespace and of the barrier."""

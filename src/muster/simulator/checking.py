@@ -13,17 +13,19 @@ from muster.api.manifests import Manifest, creation_order, resource_of
 from muster.api.meta import controller_of, name_of, namespace_of
 from muster.apiserver.options import Release, ServerOptions
 from muster.apiserver.request import ApiRequest
+from muster.client.client import warnings_of
 from muster.client.transport import Query, Response
+from muster.simulator.forms import fault_of
+from muster.simulator.notices import notices
 from muster.simulator.standing import StandingServer
 
 RELEASES: tuple[Release, ...] = ("1.35", "1.36", "1.37")
 
-_STRICT = "strict decoding error: "
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a release makes of one object. `unknown`: fields that it does not know and drops, as it names them."""
+    """What a release makes of one object. `unknown`: fields that it does not know and drops, and what may be meant;
+    `warnings`: what else is to be said about it."""
 
     release: Release
     problem: str = ""
@@ -58,19 +60,21 @@ def check_object(manifests: Sequence[Manifest], at: int, release: Release) -> Fi
     """One of the objects, with those before it in place that it may refer to (namespaces, classes, groups)."""
     server = StandingServer(ServerOptions(emulate=release))
     obj = manifests[at].object
+    fault = fault_of(manifests[at])
+    if fault:
+        return Finding(release, fault)
     for each in creation_order(manifests):
-        if each.object["kind"] in _REFERRED_TO and each.object is not obj:
+        if each.object["kind"] in _REFERRED_TO and each.object is not obj and not fault_of(each):
             _post(server, each.object, ())
-    strict = _post(server, obj, (("dryRun", "All"), ("fieldValidation", "Strict")))
-    loose = _post(server, obj, (("dryRun", "All"), ("fieldValidation", "Ignore")))
-    unknown: tuple[str, ...] = ()
-    said = _message(strict)
-    if _STRICT in said:
-        unknown = tuple(each.strip() for each in said.partition(_STRICT)[2].split(", "))
-    problem = "" if loose.status < 400 else _message(loose)
-    if loose.status == 404 and not isinstance(loose.body, dict):
+    answer = _post(server, obj, (("dryRun", "All"),))
+    problem = _message(answer)
+    if answer.status == 404 and not isinstance(answer.body, dict):
         problem = f"{obj['apiVersion']} {obj['kind']} is not served in {release}"
-    return Finding(release, problem, unknown)
+    if problem:
+        return Finding(release, problem)
+    said = [each.text for each in notices(manifests[at], warnings_of(answer), release)]
+    unknown = tuple(text for text in said if text.startswith("unknown field"))
+    return Finding(release, problem, unknown, tuple(text for text in said if text not in unknown))
 
 
 _REFERRED_TO = ("Namespace", "PriorityClass", "Workload", "CompositePodGroup")

@@ -19,6 +19,7 @@ from muster.simulator.groups import (
     first_reason,
     is_pending,
     phase_of,
+    scheduler_of,
     settled_state,
     why,
 )
@@ -125,15 +126,18 @@ def _pods(outcome: Outcome) -> Objects:
         entry for entry in outcome.history.pods.values() if entry.deleted_s is None or entry.evicted_for == PREEMPTED
     ]
     entries.sort(key=lambda entry: (key_of(entry.last), uid_of(entry.last)))
-    return [_pod(entry) for entry in entries]
+    return [_pod(entry, outcome.options.scheduler_options().scheduler_names) for entry in entries]
 
 
-def _pod(entry: PodHistory) -> Object:
+def _pod(entry: PodHistory, schedulers: frozenset[str]) -> Object:
     pod = entry.last
     status = pod.get("status") or {}
     reason, message = status.get("reason") or "", status.get("message") or ""
     if is_pending(pod) and not reason:
         reason, message = first_reason([pod])
+        if not reason and scheduler_of(pod) not in schedulers:
+            here = ", ".join(sorted(schedulers))
+            message = f"waits for the scheduler {scheduler_of(pod)}, which does not run here (here: {here})"
     disruption = condition(pod, "DisruptionTarget")
     if not reason and disruption is not None and disruption.get("status") == "True":
         reason, message = disruption.get("reason") or "", disruption.get("message") or ""

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from muster.api.manifests import Manifest
+from muster.api.durations import duration_text
+from muster.api.manifests import Manifest, ManifestError
 from muster.clock import VirtualClock, VirtualLoop, cancel_all
 from muster.nodes.spec import NodeSpec
 from muster.simulator.faults import ComponentFault, NodeFault, RequestFaults, play
+from muster.simulator.notices import Notice
 from muster.simulator.options import ClusterOptions
-from muster.simulator.steps import Performer, Step
+from muster.simulator.steps import Performer, Step, StepError
 from muster.simulator.world import Outcome, World
 
 Timed = tuple[float, Sequence[Manifest] | Step]
@@ -21,6 +23,9 @@ Timed = tuple[float, Sequence[Manifest] | Step]
 
 Progress = Callable[[World], None]
 """Called whenever time is about to go on; it must change nothing."""
+
+Tell = Callable[[Sequence[Notice]], None]
+"""Called with what is to be said about manifests."""
 
 
 class Faults(Struct, frozen=True):
@@ -41,6 +46,7 @@ def simulate(
     options: ClusterOptions | None = None,
     faults: Faults | None = None,
     on_progress: Progress | None = None,
+    on_notices: Tell | None = None,
     keeps_schedules: bool = False,
 ) -> Outcome:
     """Create the nodes and the manifests at second 0 and the timed ones at theirs, and see what comes of it.
@@ -48,9 +54,10 @@ def simulate(
     Timed manifests change objects that are there already (`steps`).
 
     Ends when it is quiet (no write is under way and no timer but periodic ones is set) or `until_s` seconds have
-    passed. `keeps_schedules`: not before `until_s` where there are CronJobs. The same arguments give the same outcome,
-    byte for byte. Raises `ManifestError` for an object that the API server refuses, `StepError` for a step that cannot
-    be taken, and whatever error a component dies of.
+    passed. `keeps_schedules`: not before `until_s` where there are CronJobs. `on_notices` gets what is to be said about
+    manifests whenever some were applied. The same arguments give the same outcome, byte for byte. Raises
+    `ManifestError` for an object that the API server refuses, `StepError` for a step that cannot be taken, and whatever
+    error a component dies of.
     """
     loop = VirtualLoop()
     clock = VirtualClock(loop)
@@ -58,29 +65,46 @@ def simulate(
     try:
         world = World(clock, seed, options if options is not None else ClusterOptions(), faults.requests)
         conductor = _Conductor(world, loop, until_s, on_progress, keeps_schedules)
-        return conductor.run(_stage(world, manifests, sorted(timed, key=lambda pair: pair[0]), nodes, faults))
+        stage = _Stage(world, faults, on_notices)
+        return conductor.run(stage.play(manifests, sorted(timed, key=lambda pair: pair[0]), nodes))
     finally:
         cancel_all(loop)
         loop.close()
 
 
-async def _stage(
-    world: World, manifests: Sequence[Manifest], timed: Sequence[Timed], nodes: Sequence[NodeSpec], faults: Faults
-) -> None:
+@dataclass(slots=True)
+class _Stage:
     """Everything that happens to the world from outside."""
-    performer = Performer(world)
-    await world.create_nodes(nodes)
-    await performer.create(manifests)
-    async with asyncio.TaskGroup() as group:
-        if faults.nodes or faults.components:
-            group.create_task(play(faults.nodes, faults.components, world.cluster, world.clock))
-        for at_s, later in timed:
-            if at_s > world.clock.elapsed_s:
-                await world.clock.sleep(at_s - world.clock.elapsed_s)
-            if isinstance(later, Step):
-                await performer.perform(later)
-            else:
-                await performer.apply(later)
+
+    world: World
+    faults: Faults
+    on_notices: Tell | None
+
+    async def play(self, manifests: Sequence[Manifest], timed: Sequence[Timed], nodes: Sequence[NodeSpec]) -> None:
+        performer = Performer(self.world)
+        await self.world.create_nodes(nodes)
+        await self._told(performer.create(manifests))
+        async with asyncio.TaskGroup() as group:
+            if self.faults.nodes or self.faults.components:
+                group.create_task(play(self.faults.nodes, self.faults.components, self.world.cluster, self.world.clock))
+            for at_s, later in timed:
+                if at_s > self.world.clock.elapsed_s:
+                    await self.world.clock.sleep(at_s - self.world.clock.elapsed_s)
+                try:
+                    await self._told(performer.perform(later) if isinstance(later, Step) else performer.apply(later))
+                except StepError as error:
+                    raise StepError(f"{duration_text(at_s)}: {error}") from error
+                except ManifestError as error:
+                    raise ManifestError(error.file, error.line, f"at {duration_text(at_s)}: {error.message}") from error
+
+    async def _told(self, action: Coroutine[object, object, None]) -> None:
+        """Take an action, and say what is to be said about its manifests, also if it fails."""
+        try:
+            await action
+        finally:
+            said, self.world.said = self.world.said, []
+            if said and self.on_notices is not None:
+                self.on_notices(said)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,8 @@ from muster.apiserver.options import ServerOptions
 from muster.apiserver.registry.table import resource_table
 from muster.apiserver.resources import ResourceTable
 from muster.client.transport import ApiError
-from muster.simulator.world import World, refusal
+from muster.simulator.forms import refusal
+from muster.simulator.world import World
 
 NODE_VERBS = ("cordon", "uncordon", "fail", "recover")
 COMPONENTS = ("controllers", "nodes", "scheduler")
@@ -62,6 +63,13 @@ class Restart(Struct, frozen=True):
 Step = Deletion | NodeStep | Restart
 
 
+def text_of(step: Step) -> str:
+    """The step as `read_step` reads it."""
+    if isinstance(step, Deletion):
+        return f"delete {step.kind}/{step.name}" + (f" -n {step.namespace}" if step.namespace != "default" else "")
+    return f"restart {step.component}" if isinstance(step, Restart) else f"{step.verb} {step.node}"
+
+
 def is_step(text: str) -> bool:
     """Whether a text is meant as a step and not as the name of a file."""
     return text.split(maxsplit=1)[:1] in [[verb] for verb in ("delete", "restart", *NODE_VERBS)]
@@ -94,7 +102,10 @@ def _deletion(words: Sequence[str], text: str) -> Deletion:
     kind, slash, name = words[0].partition("/")
     if not slash or not name:
         raise StepError(f"{text!r}: must be delete KIND/NAME, as in delete pod/train-0")
-    _served(kind, resource_table(ServerOptions()))
+    try:
+        _served(kind, resource_table(ServerOptions()))
+    except StepError as error:
+        raise StepError(f"{text!r}: {error}") from error
     return Deletion(kind, namespace, name)
 
 
@@ -156,7 +167,7 @@ class Performer:
                     act = cluster.agent.stop_node if step.verb == "fail" else cluster.agent.start_node
                     await act(step.node)
         except ApiError as error:
-            raise StepError(str(error)) from error
+            raise StepError(f"{text_of(step)}: {error}") from error
 
     def _remember(self, obj: Object) -> None:
         self._applied[_key(obj)] = obj
@@ -169,7 +180,7 @@ class Performer:
         patch = merge_patch(self._applied.get(_key(obj), {}), obj)
         client = self._world.cluster.client
         try:
-            await client.patch(resource, namespace, name_of(obj), patch)
+            await self._world.change(manifest, resource.path(namespace, name_of(obj)), patch)
             if resource.kind == NODES.kind and patch.get("status"):
                 await client.patch(resource, None, name_of(obj), {"status": patch["status"]}, subresource="status")
         except ApiError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -13,15 +13,18 @@ from muster.api.manifests import Manifest, creation_order, is_from_cluster, reso
 from muster.api.meta import name_of, namespace_of
 from muster.api.resource import NAMESPACES, NODES, RESOURCE_QUOTAS, Resource
 from muster.apiserver.store.memory import MemoryStore
-from muster.client.transport import ApiError, Transport
+from muster.client.client import object_of, warnings_of
+from muster.client.transport import MERGE_PATCH, ApiError, Transport
 from muster.clock import VirtualClock
 from muster.nodes.spec import NodeSpec, completed
 from muster.scheduler.explaining.feed import in_stored_form
 from muster.simulator.embedded import EmbeddedCluster
 from muster.simulator.faults import FaultyTransport, RequestFaults
+from muster.simulator.forms import decoded, refusal
 from muster.simulator.history import History
 from muster.simulator.invariants import InvariantChecker, Violation
 from muster.simulator.latency import LatencyTransport
+from muster.simulator.notices import Notice, notices
 from muster.simulator.observed import ObservedStore
 from muster.simulator.options import ClusterOptions
 
@@ -59,6 +62,8 @@ class World:
     options: ClusterOptions = field(default_factory=ClusterOptions)
     request_faults: RequestFaults | None = None
     history: History = field(default_factory=History)
+    said: list[Notice] = field(default_factory=list)
+    """What is to be said about the manifests that were applied."""
     store: ObservedStore = field(init=False)
     cluster: EmbeddedCluster = field(init=False)
     checker: InvariantChecker = field(init=False)
@@ -97,6 +102,26 @@ class World:
             except ApiError as error:
                 raise manifest.refused(refusal(manifest, error)) from error
 
+    async def change(self, manifest: Manifest, path: str, patch: Object) -> None:
+        """Merge a patch into the object of a manifest. It takes no time. Raises `ApiError`."""
+        await self._send(manifest, "PATCH", path, patch, {"Content-Type": MERGE_PATCH})
+
+    async def _send(
+        self,
+        manifest: Manifest,
+        method: str,
+        path: str,
+        body: Object,
+        headers: Mapping[str, str] | None = None,
+        unknown: Sequence[str] = (),
+    ) -> None:
+        """What is written for a manifest, and what is said about it. Raises `ApiError`."""
+        response = await self.cluster.transport.request(
+            method, path, headers={"User-Agent": "muster", **(headers or {})}, body=body
+        )
+        object_of(response)
+        self.said += notices(manifest, (*unknown, *warnings_of(response)), self.options.emulate or "")
+
     def objects(self, plural: str) -> Objects:
         """The objects of a collection as they are now, in stored form and key order."""
         return self.store.list(f"/{plural}/").items
@@ -127,6 +152,8 @@ class World:
         if is_from_cluster(obj):
             self._take_over(obj, resource)
             return
+        manifest, unknown = decoded(manifest, self.options.emulate or "")
+        obj = manifest.object
         if resource.kind == NODES.kind and resource.group == NODES.group:
             obj = completed(obj, self.clock.now())
         namespace = (namespace_of(obj) or "default") if resource.namespaced else None
@@ -134,15 +161,16 @@ class World:
             await self._ensure_namespace(namespace)
         if resource.kind == NAMESPACES.kind and resource.group == NAMESPACES.group:
             await self._ensure_namespace(name_of(obj), obj)
+            self.said += notices(manifest, unknown, self.options.emulate or "")
         else:
-            await self.cluster.client.create(resource, namespace, obj)
+            await self._send(manifest, "POST", resource.path(namespace), obj, unknown=unknown)
         if resource.kind == RESOURCE_QUOTAS.kind and self.clock.elapsed_s == 0:
             await self._put_in_force(obj, namespace)
 
     async def _put_in_force(self, quota: Object, namespace: str | None) -> None:
         """A quota of the beginning counts from then on, as one that has been there for long (the server goes by its
         status, which the quota controller writes a moment later)."""
-        hard = quota["spec"].get("hard") or {}
+        hard = (quota.get("spec") or {}).get("hard") or {}
         status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
         await self.cluster.client.patch(
             RESOURCE_QUOTAS, namespace, name_of(quota), {"status": status}, subresource="status"
@@ -171,11 +199,3 @@ class World:
 def manifests_of(objects: Iterable[Object]) -> list[Manifest]:
     """Objects made by a program as manifests; errors then name them by their number."""
     return [Manifest("<objects>", number, obj) for number, obj in enumerate(objects, start=1)]
-
-
-def refusal(manifest: Manifest, error: ApiError) -> str:
-    """Why the server refuses a manifest."""
-    resource = resource_of(manifest.object)
-    if error.code == 404 and resource is not None and not (error.status.get("details") or {}).get("name"):
-        return f"{resource.api_version} has no kind {resource.kind} in this cluster"
-    return str(error)

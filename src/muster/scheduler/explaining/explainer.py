@@ -5,11 +5,12 @@ Its form is docs/explain-output.schema.json. Nothing changes but what the core r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from muster.api.codec import Object, Objects
-from muster.api.groups import GroupRef, terms_of
+from muster.api.groups import COMPOSITE_INITIALLY_SCHEDULED, INITIALLY_SCHEDULED, GroupRef, terms_of
+from muster.api.meta import has_condition
 from muster.engine.decide import decide
 from muster.engine.explanation.changes import smallest_changes
 from muster.engine.explanation.explain import explain
@@ -42,13 +43,27 @@ class Explainer:
     effort: int = DEFAULT_EFFORT
 
     def entities(self) -> list[str]:
-        """Everything that has pending pods of ours, in order of priority and age."""
+        """Everything that has pending pods of ours, and groups that wait for their first, by priority and age."""
         found: dict[str, None] = {}
         for key, record in self.core.cache.pods.items():
             if record.ours and not record.node:
                 found[self.core.entities.of_pod(key)] = None
+        found |= dict.fromkeys(self._without_pods())
         known = self.core.entities
         return sorted(found, key=lambda entity: (-known.priority(entity), known.created(entity), entity))
+
+    def _without_pods(self) -> Iterator[str]:
+        """Groups, and trees of them, that have no pods and never had enough."""
+        hierarchy = self.core.cache.hierarchy
+        found: dict[str, None] = {}
+        for key, group in self.core.cache.pod_groups.items():
+            root = self.core.entities.root_of(key)
+            if not has_condition(group, INITIALLY_SCHEDULED):
+                found[GROUP + key if root is None else TREE + root] = None
+        for key, composite in hierarchy.composites.items():
+            if not has_condition(composite, COMPOSITE_INITIALLY_SCHEDULED):
+                found[TREE + (hierarchy.chain(key).root or key)] = None
+        return (each for each in found if not any(members.known for members in self.core.entities.groups(each)))
 
     def explain(self, entity: str) -> Object:
         """The explanation. The entity may be one that has nothing pending, or is not known at all."""
@@ -145,6 +160,8 @@ class Explainer:
         if ask.tree is not None:
             members = tuple(member for leaf in leaves_of(ask.tree) for member in leaf.need)
         outcome = self.core.post_filter.plan_for(ask, members, self.now_s)
+        if not isinstance(outcome, Plan) and not self.core.cache.nodes:
+            return {"preemption": {"helps": False, "text": "there are no nodes", "victims": [], "violations": 0}}
         if not isinstance(outcome, Plan):
             text = f"{outcome.text.rstrip('.')}; {self._lower_text(ask.priority)}"
             return {"preemption": {"helps": False, "text": text, "victims": [], "violations": 0}}
@@ -233,7 +250,12 @@ class Explainer:
         group = self.core.cache.pod_groups.get(entity.removeprefix(GROUP)) if entity.startswith(GROUP) else None
         needed = 0 if group is None else terms_of(group["spec"]).min_count
         if needed and not any(members.known for members in groups):
-            return f"has no pods, and needs {_count(needed, 'pod')}"
+            ref = f"spec.schedulingGroup.podGroupName: {entity.partition('/')[2]}"
+            return (
+                f"has no pods, and needs {_count(needed, 'pod')} that {'names' if needed == 1 else 'name'} it ({ref})"
+            )
+        if not any(members.known for members in groups):
+            return "has no pods"
         return "has no pods that wait for a node"
 
     def _base(self, entity: str, state: str, summary: str) -> Object:

@@ -43,8 +43,16 @@ def entities_of(core: SchedulerCore, name: str, namespace: str) -> list[str]:
         raise UnknownName(f"{name!r}: must be one of {known}")
     found = _FINDERS[kind](core, f"{namespace}/{rest}")
     if not found:
-        raise UnknownName(f"there is no {kind} {rest!r} in namespace {namespace!r}, or it has no pods")
+        others = sorted(each for each in _namespaces(core) if _FINDERS[kind](core, f"{each}/{rest}"))
+        without = "" if kind in ("Pod", "PodGroup", "CompositePodGroup") else ", or it has no pods"
+        hint = f" (there is one in {', '.join(others)}: -n {others[0]})" if others else ""
+        raise UnknownName(f"there is no {kind} {rest!r} in namespace {namespace!r}{without}{hint}")
     return list(dict.fromkeys(found))
+
+
+def _namespaces(core: SchedulerCore) -> set[str]:
+    keys = (*core.cache.pods, *core.cache.pod_groups, *core.cache.hierarchy.composites)
+    return {key.partition("/")[0] for key in keys}
 
 
 def _pod(core: SchedulerCore, key: str) -> list[str]:
