@@ -17,7 +17,7 @@ _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 """With it, Python compiles everything at every start, which takes as long as all else."""
 START_LIMIT_S = 120.0
 STOP_LIMIT_S = 30.0
-SETTLE_S = 0.5
+SETTLE_S = 0.25
 SETTLE_LIMIT_S = 30.0
 
 
