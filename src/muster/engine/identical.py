@@ -104,6 +104,8 @@ def best_pairs(score: Callable[[Ints, Ints], Ints], rows: Ints, caps: Ints, numb
     found = _Levels(int(level.max()) + 1, number)
     found.add(rows, np.ones(len(rows), dtype=np.int64), level)
     rows, caps, level = _contenders(rows, caps, level, found)
+    if len(rows) * most <= _FEW:
+        return _of_all_pairs(score, rows, caps, number, most)
     k, width = 1, 1
     while True:
         active = (caps > k) & (level >= found.threshold)
