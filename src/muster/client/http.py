@@ -14,7 +14,8 @@ import aiohttp
 from aiohttp.connector import AddrInfoType
 from yarl import URL
 
-from muster.api.codec import JSON, Object, dumps, loads, loads_lean
+from muster.api.codec import JSON, Object, dumps, loads
+from muster.api.lean_pods import loads_lean
 from muster.client.connection import Connection
 from muster.client.credentials import credentials_of
 from muster.client.transport import (
@@ -43,8 +44,8 @@ Decoder: TypeAlias = Callable[[bytes], JSON]
 class HttpTransport:
     """A `Transport` to the server of a connection. It opens connections as needed; `aclose` closes them.
 
-    `trims`: drop what the server keeps about who wrote which field (`metadata.managedFields`), which nobody here reads
-    and which is half of many objects. `clock` says when credentials expire.
+    `trims`: drop what the server keeps about who wrote which field (`metadata.managedFields`), which is half of many
+    objects, and of pods all that `muster.api.lean_pods` leaves out. `clock` says when credentials expire.
     """
 
     def __init__(

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from random import Random
 from time import perf_counter, process_time
 
-from muster.api.codec import Object, Objects, dumps, loads_lean
+from muster.api.codec import Object, Objects, dumps
+from muster.api.lean_pods import loads_lean
 from muster.client.informer import Change
 from muster.engine.decide import decide
 from muster.engine.defaults import DEFAULT_PROFILE

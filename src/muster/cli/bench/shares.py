@@ -23,7 +23,10 @@ LOOP = "loop and sockets"
 Place: TypeAlias = tuple[str, str]
 """The module and the function of a frame."""
 
-_JSON = frozenset({"loads", "loads_lean", "dumps", "canonical"})
+_JSON = {
+    "muster.api.codec": frozenset({"loads", "dumps", "canonical"}),
+    "muster.api.lean_pods": frozenset({"loads_lean"}),
+}
 _PARTS = (
     ("muster.engine", "engine"),
     ("muster.scheduler", "scheduler"),
@@ -45,7 +48,7 @@ def part_of(places: Iterable[Place]) -> str:
     Helpers that all parts use count for their callers. `LOOP` if nobody in particular works.
     """
     for module, function in places:
-        if module == "muster.api.codec" and function in _JSON:
+        if function in _JSON.get(module, ()):
             return "JSON"
         for prefix, part in _PARTS:
             if module == prefix or module.startswith(f"{prefix}."):
