@@ -154,7 +154,8 @@ class Reporter:
             async with asyncio.TaskGroup() as group:
                 writes = [group.create_task(self._write(target, wanted)) for target, wanted in batch]
             self._writing = 0
-            failures = 0 if all(write.result() for write in writes) else failures + 1
+            answers = [write.result() for write in writes]
+            failures = 0 if all(answers) else 1 if any(answers) else failures + 1
             if failures:
                 await self._clock.sleep(min(MAX_RETRY_S, FIRST_RETRY_S * 2.0 ** min(failures - 1, 30)))
 
