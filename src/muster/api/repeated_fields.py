@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import yaml
 from msgspec import Struct
 
-from muster.api.codec import JSON
+from muster.api.codec import JSON, dumps, loads
 
 _MERGE = "tag:yaml.org,2002:merge"
 _Base: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser where there is one
@@ -39,10 +39,21 @@ def repeated_in_json(text: str | bytes) -> list[str]:
             for index, item in enumerate(value):
                 yield from walk(item, f"{path}[{index}]")
 
+    if _is_as_written(text):
+        return []
     try:
         return list(walk(json.loads(text, object_pairs_hook=_Pairs), ""))
     except RecursionError:
         return []
+
+
+def _is_as_written(text: str | bytes) -> bool:
+    """Whether the value says all that the text does: most clients write as compactly as we do, and this is quick."""
+    try:
+        data = text if isinstance(text, bytes) else text.encode()
+        return dumps(loads(data)) == data.strip()
+    except ValueError:  # there are texts that only one of the parsers takes
+        return False
 
 
 class YamlLoader(_Base):  # type: ignore[valid-type, misc]  # the base is chosen at run time
