@@ -12,9 +12,12 @@ from __future__ import annotations
 import asyncio
 import datetime
 import selectors
+import signal
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from functools import lru_cache
+from types import FrameType
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -121,6 +124,31 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual_s
 
+    def run_interruptibly(self) -> None:
+        """Run until stopped. Ctrl-C ends it between two steps of its tasks, so that none of them is torn.
+
+        Raises KeyboardInterrupt then. A second Ctrl-C does not wait for the step to end.
+        """
+        interrupted = False
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            nonlocal interrupted
+            interrupted = True
+            self.stop()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        is_ours = threading.current_thread() is threading.main_thread()
+        is_ours = is_ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if is_ours:
+            signal.signal(signal.SIGINT, interrupt)
+        try:
+            self.run_forever()
+        finally:
+            if is_ours:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+        if interrupted:
+            raise KeyboardInterrupt
+
     def advance_to(self, seconds: float) -> None:
         """Let that much time have passed since the start; for `on_idle` alone, which then must stop the loop."""
         self._virtual_s = max(self._virtual_s, seconds)
@@ -147,7 +175,7 @@ def run_virtual(main: Callable[[VirtualClock], Coroutine[object, object, T]]) ->
     try:
         task = loop.create_task(main(VirtualClock(loop)))
         task.add_done_callback(lambda _: loop.stop())
-        loop.run_forever()
+        loop.run_interruptibly()
         if not task.done():
             raise Stalled("nothing is left to wait for, but the main coroutine has not ended")
         return task.result()

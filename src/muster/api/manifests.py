@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -54,6 +55,7 @@ class Manifest(Struct, frozen=True):
         return self.error(f"{found} is no quantity such as 32, 500m or 256Gi: {message}" if found else message)
 
 
+STDIN = "/dev/stdin"
 SUFFIXES = (".yaml", ".yml", ".json")
 """Of the files that are read in a directory."""
 
@@ -75,19 +77,19 @@ def load(path: str | Path, *, any_kind: bool = False) -> list[Manifest]:
     `any_kind`: kinds that we do not know are let through, too. Raises `ManifestError`.
     """
     if not Path(path).is_dir():
-        return parse(_read_text(path), str(path), any_kind=any_kind)
+        return parse(_read_text(path), _name_of(path), any_kind=any_kind)
     try:
         files = sorted(each for each in Path(path).rglob("*") if each.suffix in SUFFIXES and each.is_file())
     except OSError as error:
-        raise ManifestError(str(path), 0, f"cannot be read: {error.strerror or error}") from error
+        raise ManifestError(_name_of(path), 0, f"cannot be read: {error.strerror or error}") from error
     if not files:
-        raise ManifestError(str(path), 0, f"there is no file *{', *'.join(SUFFIXES)} in this directory")
-    return [manifest for file in files for manifest in parse(_read_text(file), str(file), any_kind=any_kind)]
+        raise ManifestError(_name_of(path), 0, f"there is no file *{', *'.join(SUFFIXES)} in this directory")
+    return [manifest for file in files for manifest in parse(_read_text(file), _name_of(file), any_kind=any_kind)]
 
 
 def load_value(path: str | Path) -> JSON:
     """The only document of a YAML or JSON file that need not be a manifest. Raises `ManifestError`."""
-    name = str(path)
+    name = _name_of(path)
     found = list(_documents(_read_text(path), name))
     if not found:
         raise ManifestError(name, 0, "there is nothing in it")
@@ -99,8 +101,13 @@ def load_value(path: str | Path) -> JSON:
     return value.value if isinstance(value, _Located) else value
 
 
+def _name_of(path: str | Path) -> str:
+    """How a file is called in messages, whatever bytes its name has."""
+    return "standard input" if str(path) == STDIN else os.fsencode(path).decode(errors="replace")
+
+
 def _read_text(path: str | Path) -> str:
-    name = str(path)
+    name = _name_of(path)
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -295,10 +302,13 @@ def _documents(text: str, file: str) -> Iterator[_Document]:
     if text.lstrip()[:1] in ("{", "["):
         try:
             value = codec.loads(text)
-        except ValueError:
+        except ValueError as error:
             found = list(_json_stream(text))
             if found:
                 yield from found
+                return
+            if file.endswith(".json"):
+                yield from _json_or_flow(text, file, error)
                 return
             # YAML in flow style, or neither: the YAML parser says what is wrong
         else:
@@ -324,6 +334,15 @@ MOST_WRITTEN = 1_000_000
 
 def _repeated(text: str) -> list[str]:
     return repeated_in_json(text) if len(text) <= MOST_WRITTEN else []
+
+
+def _json_or_flow(text: str, file: str, error: ValueError) -> Iterator[_Document]:
+    """YAML in flow style in a file that is called JSON; if it is not even that, what is wrong with the JSON."""
+    try:
+        yield from _yaml_documents(text, file)
+    except ManifestError:
+        why = getattr(error, "msg", str(error))
+        raise ManifestError(file, getattr(error, "lineno", 0), f"not JSON: {why}") from error
 
 
 def _json_stream(text: str) -> Iterator[_Document]:

@@ -21,6 +21,7 @@ from muster.api.codec import Object, dumps
 from muster.apiserver.errors import failure
 from muster.apiserver.front import Front, Streamed
 from muster.apiserver.request import ApiRequest
+from muster.apiserver.store.protocol import StoreFailed
 from muster.client.transport import Response, WatchEvents
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,8 @@ class HttpServer:
             answer = _failed(413, "RequestEntityTooLarge", message)
         except (HttpProcessingError, RequestPayloadError, web.HTTPException, ValueError) as error:
             answer = _failed(400, "BadRequest", f"the request could not be read: {error}")
+        except StoreFailed as error:
+            answer = _failed(500, "InternalError", f"Internal error occurred: the data cannot be written: {error}")
         except Exception:
             logger.exception("request failed", extra={"method": raw.method, "path": raw.path})
             answer = _failed(500, "InternalError", "Internal error occurred: the request could not be handled")

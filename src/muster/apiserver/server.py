@@ -19,7 +19,7 @@ from muster.apiserver.registry.bootstrap import bootstrap_objects
 from muster.apiserver.registry.table import resource_table
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Route, Served
-from muster.apiserver.store.protocol import Store
+from muster.apiserver.store.protocol import Store, StoreFailed
 from muster.apiserver.subresources import Call, handler_of
 from muster.apiserver.verbs import Verbs
 from muster.apiserver.watching import Watcher
@@ -72,6 +72,8 @@ class ApiServer:
                 self._end_watches_without_a_kind()
         except StatusError as error:
             return Response(error.code, error.status, _headers(ctx))
+        except StoreFailed as error:
+            return Response(500, internal(f"the data cannot be written: {error}").status)
         except Exception:
             logger.exception("request failed", extra={"method": request.method, "path": request.path})
             return Response(500, internal("the request could not be handled").status)

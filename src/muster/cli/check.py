@@ -17,7 +17,7 @@ from muster.cli.check_view import draw
 from muster.cli.errors import CheckFailed
 from muster.cli.inputs import read_manifests, read_node_specs
 from muster.cli.options import NodeSpecs, Output, Write
-from muster.cli.output import emit
+from muster.cli.output import check_writable, emit
 
 CHECKED = Group.create_ordered("What is checked")
 Release = Literal["1.35", "1.36", "1.37"]
@@ -55,6 +55,7 @@ def check(
     write
         Write the result into this file instead.
     """
+    check_writable(write)
     manifests = read_manifests(file)
     value = checked(manifests, release or ("1.35", "1.36", "1.37"), nodes)
     emit(value, output, write, lambda console: draw(value, console))
@@ -67,18 +68,19 @@ def check(
 
 def checked(manifests: list[Manifest], releases: tuple[Release, ...], nodes: tuple[str, ...]) -> Object:
     """The result as JSON: `objects`, each with what the releases say, and `groups`. Raises `BadInput`."""
-    from muster.simulator.checking import check_object, named
+    from muster.simulator.checking import check_objects, named
     from muster.simulator.forms import decoded
 
     newest_first = sorted(releases)
+    findings = zip(*(check_objects(manifests, each) for each in newest_first), strict=True)
     objects: Objects = [
         {
             "object": named(manifest.object),
             "file": manifest.file,
             "line": manifest.line,
-            "releases": [asdict(check_object(manifests, at, each)) for each in newest_first],
+            "releases": [asdict(each) for each in found],
         }
-        for at, manifest in enumerate(manifests)
+        for manifest, found in zip(manifests, findings, strict=True)
     ]
     taken = [
         decoded(manifest)[0]

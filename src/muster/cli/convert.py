@@ -17,7 +17,9 @@ from muster.api.foreign import fault_of
 from muster.api.meta import name_of
 from muster.cli.errors import BadInput, CheckFailed
 from muster.cli.inputs import read_manifests
-from muster.cli.output import error_console, render, write_text
+from muster.cli.output import check_writable, render, warn, write_text
+from muster.cli.terminal import error_console
+from muster.simulator.notices import lines, repeated
 
 
 def convert_manifests(
@@ -51,7 +53,9 @@ def convert_manifests(
     target = SHORT.get(to, to)
     if target not in TARGETS:
         raise BadInput(f"--to {to}: must be one of {', '.join(TARGETS)}, or {', '.join(SHORT)} for short")
+    check_writable(write)
     manifests = read_manifests(file, any_kind=True)
+    warn(lines([said for each in manifests for said in repeated(each)]))
     for manifest in manifests:
         if fault := fault_of(manifest.object):
             raise BadInput(str(manifest.error(f"{manifest.object['kind']} {name_of(manifest.object)}: {fault}")))

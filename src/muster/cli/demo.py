@@ -18,8 +18,9 @@ from muster.cli.durations import format_duration
 from muster.cli.errors import BadInput
 from muster.cli.inputs import read_manifests
 from muster.cli.options import Output, Write
-from muster.cli.output import emit, error_console
+from muster.cli.output import emit
 from muster.cli.report_view import change_text
+from muster.cli.terminal import console, error_console
 from muster.simulator.options import ClusterOptions
 from muster.simulator.report import report
 from muster.simulator.run import simulate
@@ -95,8 +96,7 @@ def find_examples() -> Path:
 
 def story_console() -> Console:
     """Standard output, not wider than is good to read."""
-    console = Console(highlight=False)
-    return Console(highlight=False, width=min(console.width, STORY_WIDTH) if console.is_terminal else STORY_WIDTH)
+    return console(STORY_WIDTH, most=STORY_WIDTH)
 
 
 def play(act: Act, examples: Path, seed: int, on_progress: LiveView | None = None) -> Object:

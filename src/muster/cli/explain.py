@@ -13,7 +13,8 @@ from muster.cli.errors import BadInput
 from muster.cli.explain_view import draw
 from muster.cli.inputs import read_manifests
 from muster.cli.options import OUTPUT, Output, Write
-from muster.cli.output import emit, error_console
+from muster.cli.output import check_writable, emit
+from muster.cli.terminal import error_console
 from muster.scheduler.explaining.names import is_name
 
 SOURCE = Group.create_ordered("Source")
@@ -64,6 +65,7 @@ def explain(
     """
     if effort < 1:
         raise BadInput(f"--effort {effort}: must be a positive number")
+    check_writable(write)
     file, names = _apart(file, names)
     objects, asked = _sources(file, kubeconfig, context)
     with error_console().status("Deciding"):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from muster.api.manifests import Manifest, ManifestError, load, load_value
+from muster.api.manifests import STDIN, Manifest, ManifestError, load, load_value
 from muster.cli.durations import parse_duration
 from muster.cli.errors import BadInput
 from muster.nodes.spec import NodeSpec, NodeSpecError, parse_node_spec
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 def read_manifests(files: Iterable[Path], *, any_kind: bool = False) -> list[Manifest]:
     """The objects of all files in order. `any_kind`: also those of kinds that we do not know. Raises `BadInput`."""
+    files = list(files)
+    if files.count(Path(STDIN)) > 1:
+        raise BadInput("-f -: standard input can be read only once")
     try:
         return [manifest for file in files for manifest in load(file, any_kind=any_kind)]
     except ManifestError as error:

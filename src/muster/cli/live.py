@@ -59,7 +59,8 @@ def find_connection(kubeconfig: Path | None, context: str) -> Connection:
         inside = in_cluster(os.environ) if not context and not os.environ.get("KUBECONFIG") else None
         return inside or read_kubeconfigs(default_paths(os.environ), context)
     except KubeconfigError as error:
-        raise BadInput(str(error)) from error
+        hint = "" if kubeconfig is not None else " (--kubeconfig says where the cluster's configuration is)"
+        raise BadInput(f"{error}{hint}") from error
 
 
 async def _read(connection: Connection) -> LiveCluster:

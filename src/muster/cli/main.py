@@ -7,10 +7,13 @@ environment, failures keep their traceback. Nothing heavy is imported before a c
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import muster
@@ -48,22 +51,36 @@ COMMANDS = (
 )
 
 
+PATHS = ("-f", "--file", "--write", "--report", "--config", "--kubeconfig", "--data", "--write-kubeconfig")
+"""Options with the name of a file or directory, of which an empty one would mean the current directory."""
+HELP_WIDTH = 100
+"""Columns of help that does not go to a terminal."""
+
+
 def run() -> None:
     """Entry point of the console script."""
+    _open_what_is_closed()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what the terminal cannot show, it shows as "?"
+            stream.reconfigure(errors="replace")
     sys.exit(main(sys.argv[1:]))
+
+
+def _open_what_is_closed() -> None:
+    """Standard streams that whoever started us has closed (`>&-`) take and give nothing."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Only `MUSTER_DEBUG=1` lets an exception out."""
-    if not arguments or list(arguments) in (["--help"], ["-h"], ["help"]):
-        print(usage())
-        return 0
-    if list(arguments) in (["--version"], ["version"]):
-        print(f"muster {muster.__version__}")
-        return 0
     debug = os.environ.get("MUSTER_DEBUG") == "1"
     try:
-        return dispatch(list(arguments))
+        code = _answer(list(arguments))
+        # What cannot be written is found out here and not when the interpreter exits.
+        sys.stdout.flush()
+        return code
     except CommandError as error:
         if debug:
             raise
@@ -71,14 +88,35 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:
-        # The reader went away (`muster … | head`); the interpreter must not complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader went away (`muster … | head`).
+        _drop_output()
         return 0
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _CANNOT_BE_WRITTEN and error.filename is None:
+            _drop_output()
+            return _fail(f"standard output cannot be written: {error.strerror}", 1)
         if debug:
             raise
         text = f"internal error: {type(error).__name__}: {error} (set MUSTER_DEBUG=1 to see where)"
         return _fail(text, 1)
+
+
+_CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
+
+
+def _drop_output() -> None:
+    """What is left to write goes nowhere, so that the interpreter does not complain when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _answer(arguments: list[str]) -> int:
+    if not arguments or arguments in (["--help"], ["-h"], ["help"]):
+        print(usage())
+        return 0
+    if arguments in (["--version"], ["version"]):
+        print(f"muster {muster.__version__}")
+        return 0
+    return dispatch(arguments)
 
 
 def usage() -> str:
@@ -104,6 +142,9 @@ def dispatch(arguments: list[str]) -> int:
     name = arguments[0]
     if all(name != command.name for command in COMMANDS):
         raise BadInput(f"there is no command {name!r}{_suggestion(name)} (see `muster --help`)")
+    for option, value in pairwise(arguments):
+        if value == "" and option in PATHS:
+            raise BadInput(f"{option}: the name is empty (a variable that is not set?)")
     from cyclopts import CycloptsError
 
     try:
@@ -124,7 +165,15 @@ def application() -> App:
     """The command line as cyclopts sees it; commands are imported when they are called."""
     from cyclopts import App
 
-    app = App(name="muster", version=muster.__version__, help="A workload-aware scheduler for Kubernetes.")
+    from muster.cli.terminal import console
+
+    app = App(
+        name="muster",
+        version=muster.__version__,
+        help="A workload-aware scheduler for Kubernetes.",
+        console=console(HELP_WIDTH),
+        suppress_keyboard_interrupt=False,
+    )
     for command in COMMANDS:
         app.command(command.target, name=command.name, help=command.summary)
     return app

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,9 +18,6 @@ from muster.cli.errors import BadInput
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH = 200
-"""Columns of a table that does not go to a terminal."""
-
 Format: TypeAlias = Literal["table", "json", "yaml"]
 
 
@@ -28,6 +27,8 @@ def emit(value: JSON, format_: Format, write: Path | None, table: Callable[[Cons
     Raises `BadInput` if the file cannot be written.
     """
     if format_ == "table" and write is None and sys.stdout.isatty():
+        from muster.cli.terminal import console
+
         table(console())
         return
     text = render(value, format_, table)
@@ -46,6 +47,22 @@ def write_text(path: Path, text: str) -> None:
         raise BadInput(f"{path}: cannot be written: {error.strerror}") from error
 
 
+def check_writable(*paths: Path | None) -> None:
+    """Refuse files that cannot be written before any work is done for them. Raises `BadInput`."""
+    for path in paths:
+        if path is None:
+            continue
+        why = 0
+        if path.is_dir():
+            why = errno.EISDIR
+        elif not path.exists() and not path.parent.is_dir():
+            why = errno.ENOTDIR if path.parent.exists() else errno.ENOENT
+        elif not os.access(path if path.exists() else path.parent, os.W_OK):
+            why = errno.EACCES
+        if why:
+            raise BadInput(f"{path}: cannot be written: {os.strerror(why)}")
+
+
 def render(value: JSON, format_: Format, table: Callable[[Console], None]) -> str:
     """The text of a value in a format; tables without colours, and so wide that little is folded."""
     if format_ == "json":
@@ -57,23 +74,11 @@ def render(value: JSON, format_: Format, table: Callable[[Console], None]) -> st
         return text
     from rich.console import Console
 
+    from muster.cli.terminal import WIDTH
+
     buffer = io.StringIO()
     table(Console(file=buffer, width=WIDTH, highlight=False))
     return "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
-
-
-def console() -> Console:
-    """The console of standard output; off a terminal it is wide, so that nothing is cut or wrapped."""
-    from rich.console import Console
-
-    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=WIDTH)
-
-
-def error_console() -> Console:
-    """The console of standard error, for progress and hints."""
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False)
 
 
 def warn(lines: Iterable[str]) -> None:

@@ -17,8 +17,9 @@ from muster.cli.durations import format_duration
 from muster.cli.errors import BadInput, CheckFailed
 from muster.cli.inputs import read_duration, read_manifests, read_node_specs, read_timed
 from muster.cli.options import DEFAULT_BEHAVIOUR, OUTPUT, Behaviour, NodeSpecs, Output, Write, cluster_options
-from muster.cli.output import emit, error_console, warn, write_text
+from muster.cli.output import check_writable, emit, warn, write_text
 from muster.cli.report_view import draw, qualified
+from muster.cli.terminal import error_console
 from muster.simulator.notices import lines
 from muster.simulator.refusals import standing_refusals
 from muster.simulator.report import report
@@ -82,6 +83,7 @@ def simulate(
     report_file
         Write a page with pictures of the cluster and the timeline of the groups into this HTML file as well.
     """
+    check_writable(write, report_file)
     manifests = read_manifests(file)
     timed = read_timed(at)
     specs = read_node_specs(nodes)

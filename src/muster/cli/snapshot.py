@@ -10,9 +10,9 @@ import orjson
 from cyclopts import Parameter
 
 from muster.api.codec import Object, Objects
-from muster.cli.errors import BadInput
 from muster.cli.live import read_live
-from muster.cli.output import error_console
+from muster.cli.output import check_writable, write_text
+from muster.cli.terminal import error_console
 
 
 def snapshot(
@@ -34,18 +34,14 @@ def snapshot(
     context
         The context of the kubeconfig. Default: its current one.
     """
-    if write is not None and not write.absolute().parent.is_dir():
-        raise BadInput(f"--write {write}: there is no directory {write.parent}")
+    check_writable(write)
     with error_console().status("Reading the cluster"):
         cluster = read_live(kubeconfig, context)
     text = snapshot_text(cluster.objects, as_json=write is not None and write.suffix == ".json")
     if write is None:
         sys.stdout.write(text)
     else:
-        try:
-            write.write_text(text)
-        except OSError as error:
-            raise BadInput(f"{write}: cannot be written: {error.strerror}") from error
+        write_text(write, text)
     _tell(cluster.objects, cluster.refused, write, len(text))
     return 0
 

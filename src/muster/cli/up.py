@@ -21,9 +21,9 @@ from cyclopts import Parameter
 
 from muster.apiserver.front import Front
 from muster.apiserver.store.memory import MemoryStore
-from muster.apiserver.store.protocol import Store, StoreCorrupt
+from muster.apiserver.store.protocol import Store, StoreCorrupt, StoreFailed
 from muster.cli.collection import raise_gc_thresholds
-from muster.cli.errors import BadInput
+from muster.cli.errors import BadInput, CommandError
 from muster.cli.inputs import read_node_specs
 from muster.cli.logs import configure_logging
 from muster.cli.options import DEFAULT_BEHAVIOUR, Behaviour, NodeSpecs, live_options
@@ -41,6 +41,7 @@ DEFAULT_NODES = NodeSpec(count=4)
 """What a cluster has that is new and was asked for nothing else."""
 
 COMPACT_EVERY_S = 300.0
+CHECK_EVERY_S = 1.0
 """How often history older than this is forgotten. Source: kube-apiserver's default `--etcd-compaction-interval`."""
 
 
@@ -100,8 +101,22 @@ async def serve(plan: Plan, path: Path) -> None:
     store = open_store(plan.data)
     try:
         await _serve_from(store, plan, path, stop)
+    except Exception as error:
+        if failure := await _failure_of(store):
+            text = f"--data {plan.data}: cannot be written: {failure} (what was acknowledged is kept)"
+            raise CommandError(text) from error
+        raise
     finally:
         await store.close()
+
+
+async def _failure_of(store: Store) -> str:
+    """Why the store takes no more writes, "" if it does."""
+    try:
+        await store.durable(store.revision)
+    except StoreFailed as error:
+        return str(error)
+    return ""
 
 
 async def _serve_from(store: Store, plan: Plan, path: Path, stop: asyncio.Event) -> None:
@@ -133,6 +148,14 @@ async def _run(cluster: EmbeddedCluster, store: Store, clock: Clock) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(cluster.run(scheduler_first=True), name="cluster")
         group.create_task(_compact(store, clock), name="compaction")
+        group.create_task(_check(store, clock), name="disk")
+
+
+async def _check(store: Store, clock: Clock) -> None:
+    """End with `StoreFailed` if the disk takes no more writes."""
+    while True:
+        await clock.sleep(CHECK_EVERY_S, periodic=True)
+        await store.durable(store.revision)
 
 
 async def _compact(store: Store, clock: Clock) -> None:

@@ -50,9 +50,16 @@ def kubeconfig(server: str, *, name: str = "muster", token: str = "", ca: str = 
 
 
 def write_kubeconfig(path: Path, config: Object) -> None:
-    """Write a kubeconfig that only its owner can read; readers never see half a file. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a kubeconfig that only its owner can read; readers never see half a file. Raises OSError.
+
+    What is no plain file (`/dev/stdout`) is written to and stays what it is; so does a link.
+    """
     text = yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False)
+    if path.exists() and not path.is_file():
+        path.write_text(text)
+        return
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:

@@ -56,23 +56,29 @@ class Integration:
     gates: tuple[Gate, ...] = ()
 
 
-def check_object(manifests: Sequence[Manifest], at: int, release: Release) -> Finding:
-    """One of the objects, with those before it in place that it may refer to (namespaces, classes, groups)."""
+def check_objects(manifests: Sequence[Manifest], release: Release) -> list[Finding]:
+    """What a release makes of each, with those in place that it may refer to (namespaces, classes, groups)."""
     server = StandingServer(ServerOptions(emulate=release))
-    obj = manifests[at].object
-    fault = fault_of(manifests[at])
+    found: dict[int, Finding] = {}
+    for manifest in creation_order(manifests):
+        found[id(manifest)] = _finding(server, manifest, release)
+        if manifest.object["kind"] in _REFERRED_TO and not found[id(manifest)].problem:
+            _post(server, manifest.object, ())
+    return [found[id(manifest)] for manifest in manifests]
+
+
+def _finding(server: StandingServer, manifest: Manifest, release: Release) -> Finding:
+    obj = manifest.object
+    fault = fault_of(manifest)
     if fault:
         return Finding(release, fault)
-    for each in creation_order(manifests):
-        if each.object["kind"] in _REFERRED_TO and each.object is not obj and not fault_of(each):
-            _post(server, each.object, ())
     answer = _post(server, obj, (("dryRun", "All"),))
     problem = _message(answer)
     if answer.status == 404 and not isinstance(answer.body, dict):
         problem = f"{obj['apiVersion']} {obj['kind']} is not served in {release}"
     if problem:
         return Finding(release, problem)
-    said = [each.text for each in notices(manifests[at], warnings_of(answer), release)]
+    said = [each.text for each in notices(manifest, warnings_of(answer), release)]
     unknown = tuple(text for text in said if text.startswith("unknown field"))
     return Finding(release, problem, unknown, tuple(text for text in said if text not in unknown))
 

@@ -39,9 +39,13 @@ def notices(manifest: Manifest, warned: Iterable[str], release: str = "") -> lis
     obj = manifest.object
     resource = resource_of(obj)
     assert resource is not None, "manifests are of known kinds"
-    found = [f'duplicate field "{path}": the last one counts' for path in manifest.repeated]
-    found += [with_hint(text, resource, release) for text in warned]
-    return [Notice(manifest, text) for text in (*found, *_marks(obj))]
+    found = [with_hint(text, resource, release) for text in warned]
+    return [*repeated(manifest), *(Notice(manifest, text) for text in (*found, *_marks(obj)))]
+
+
+def repeated(manifest: Manifest) -> list[Notice]:
+    """What is written twice."""
+    return [Notice(manifest, f'duplicate field "{path}": the last one counts') for path in manifest.repeated]
 
 
 def lines(found: Sequence[Notice]) -> list[str]:

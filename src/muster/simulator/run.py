@@ -123,7 +123,12 @@ class _Conductor:
         for task in tasks:
             task.add_done_callback(self._task_ended)
         self.loop.on_idle = self._on_idle
-        self.loop.run_forever()
+        try:
+            self.loop.run_interruptibly()
+        finally:
+            # Whoever interrupts it (Ctrl-C) goes on to cancel the tasks, which must not stop the loop then.
+            for task in tasks:
+                task.remove_done_callback(self._task_ended)
         for task in tasks:
             if task.done() and not task.cancelled():
                 _raise_from(task.exception())

@@ -22,7 +22,8 @@ from muster.cli.bench.trace import ABOUT, TraceName, dlrm_families
 from muster.cli.bench.trace import run as replay
 from muster.cli.errors import BadInput
 from muster.cli.options import Output, Write
-from muster.cli.output import Format, emit, error_console
+from muster.cli.output import Format, emit
+from muster.cli.terminal import error_console
 
 BENCHES = {
     "gangs": "engine time of homogeneous gangs",
