@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from muster.api.codec import Object
-from muster.api.meta import controller_of, is_deleting, name_of, namespace_of, uid_of
+from muster.api.meta import controller_of, is_deleting, key_of, name_of, namespace_of, uid_of
 from muster.api.resource import Resource
 from muster.api.selectors import LabelSelector, label_selector
+from muster.client.informer import Change
 from muster.client.transport import STRATEGIC_MERGE_PATCH
 from muster.controllers.action import Patch
+from muster.controllers.state import State
 
 
 def owner_reference(owner: Object, resource: Resource) -> Object:
@@ -40,6 +42,25 @@ def controller_key(obj: Object, resource: Resource) -> str | None:
     if owner.get("apiVersion", "").partition("/")[0] != resource.api_version.partition("/")[0]:
         return None
     return f"{namespace_of(obj)}/{owner['name']}"
+
+
+def keys_of_owners(
+    change: Change, resource: Resource, state: State, selector: Callable[[Object], LabelSelector] = selector_of
+) -> list[str]:
+    """The objects of that kind that a changed pod belongs to, or may be adopted by, as it was and as it is."""
+    found: dict[str, None] = {}
+    for obj in (change.old, change.new):
+        if obj is None:
+            continue
+        if controller_of(obj) is not None:
+            key = controller_key(obj, resource)
+            if key is not None:
+                found[key] = None
+        elif labels := obj["metadata"].get("labels"):
+            for owner in state[resource].in_namespace(namespace_of(obj)):
+                if selector(owner).matches(labels):
+                    found[key_of(owner)] = None
+    return list(found)
 
 
 def _any(obj: Object) -> bool:

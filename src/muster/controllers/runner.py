@@ -214,8 +214,11 @@ class ControllerRunner:
 
     def _changed(self, resource: Resource, changes: list[Change]) -> None:
         for change in changes:
-            self._ask(self.controller.requests(resource, change, self._state))
-        self._unblock()
+            requests = self.controller.requests(resource, change, self._state)
+            if requests:  # most changes concern few controllers
+                self._ask(requests)
+        if self._blocked:
+            self._unblock()
 
     def _ask(self, requests: Iterable[Request]) -> None:
         for request in requests:

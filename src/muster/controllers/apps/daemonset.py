@@ -13,7 +13,7 @@ from muster.controllers.apps.daemonset_pods import HASH_LABEL, by_node, should_r
 from muster.controllers.apps.daemonset_sync import Failures, Look, sync
 from muster.controllers.apps.revisions import History, collides
 from muster.controllers.node.taints import taints_of
-from muster.controllers.ownership import claims, controller_key, selector_of
+from muster.controllers.ownership import claims, keys_of_owners
 from muster.controllers.runner import Request
 from muster.controllers.state import State
 
@@ -36,8 +36,7 @@ class DaemonSetController:
             return [Request(key_of(change.object))] if change.new is not None else []
         if resource == NODES:
             return _of_node(change.new, state) if change.new is not None and _matters(change) else []
-        keys = {key: None for obj in (change.old, change.new) if obj is not None for key in _keys_of(obj, state)}
-        return [Request(key) for key in keys]
+        return [Request(key) for key in keys_of_owners(change, DAEMON_SETS, state)]
 
     def reconcile(self, key: str, state: State, now: float) -> Result:
         owner = state[DAEMON_SETS].get(key)
@@ -102,15 +101,3 @@ def _of_node(node: Object, state: State) -> Iterator[Request]:
         runs, stays = should_run(owner, node)
         if (runs and not has_pod) or (has_pod and not stays):
             yield Request(key_of(owner))
-
-
-def _keys_of(obj: Object, state: State) -> Iterator[str]:
-    """The DaemonSets that an object belongs to, or may be adopted by."""
-    if controller_of(obj) is not None:
-        key = controller_key(obj, DAEMON_SETS)
-        if key is not None:
-            yield key
-    elif labels := obj["metadata"].get("labels"):
-        for owner in state[DAEMON_SETS].in_namespace(namespace_of(obj)):
-            if selector_of(owner).matches(labels):
-                yield key_of(owner)

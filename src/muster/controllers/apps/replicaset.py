@@ -6,15 +6,16 @@ looked at as a ReplicaSet whose selector is its map of labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from muster.api.codec import Object
 from muster.api.meta import controller_of, is_deleting, key_of, namespace_of, uid_of
 from muster.api.resource import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource
+from muster.api.selectors import LabelSelector
 from muster.client.informer import Change
 from muster.controllers.action import Result
 from muster.controllers.apps.replicaset_sync import Look, sync
-from muster.controllers.ownership import claims, controller_key, selector_of
+from muster.controllers.ownership import claims, keys_of_owners, selector_of
 from muster.controllers.pod_availability import is_active
 from muster.controllers.runner import Request
 from muster.controllers.state import State
@@ -38,9 +39,10 @@ class ReplicaSetController:
     def requests(self, resource: Resource, change: Change, state: State) -> Iterable[Request]:
         if resource == self._resource:
             return [Request(key_of(change.object))] if change.new is not None else []
-        pods = [pod for pod in (change.old, change.new) if pod is not None]
-        found = {key: None for pod in pods for key in _keys_of(pod, self._resource, state)}
-        return [Request(key) for key in found]
+        return [Request(key) for key in keys_of_owners(change, self._resource, state, self._selector)]
+
+    def _selector(self, owner: Object) -> LabelSelector:
+        return selector_of(_with_selector(owner, self._resource))
 
     def reconcile(self, key: str, state: State, now: float) -> Result:
         owner = state[self._resource].get(key)
@@ -62,18 +64,6 @@ def _with_selector(owner: Object, resource: Resource) -> Object:
         return owner
     selector = owner["spec"].get("selector")
     return {**owner, "spec": {**owner["spec"], "selector": {"matchLabels": selector} if selector else None}}
-
-
-def _keys_of(pod: Object, resource: Resource, state: State) -> Iterator[str]:
-    """The objects that a pod belongs to, or may be adopted by."""
-    if controller_of(pod) is not None:
-        key = controller_key(pod, resource)
-        if key is not None:
-            yield key
-    elif labels := pod["metadata"].get("labels"):
-        for owner in state[resource].in_namespace(namespace_of(pod)):
-            if selector_of(_with_selector(owner, resource)).matches(labels):
-                yield key_of(owner)
 
 
 def _related(owner: Object, pods: list[Object], resource: Resource, state: State) -> list[Object]:

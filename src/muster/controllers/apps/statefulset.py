@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from muster.api.codec import Object
-from muster.api.meta import controller_of, is_deleting, key_of, name_of, namespace_of, uid_of
+from muster.api.meta import is_deleting, key_of, name_of, namespace_of, uid_of
 from muster.api.resource import CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS, Resource
 from muster.client.informer import Change
 from muster.controllers.action import Action, Create, Result, Update
 from muster.controllers.apps.revisions import History, collides
 from muster.controllers.apps.statefulset_pods import Spec, ordinal_of, revision_name
 from muster.controllers.apps.statefulset_sync import Look, pods_by_ordinal, sync
-from muster.controllers.ownership import claims, controller_key, selector_of
+from muster.controllers.ownership import claims, keys_of_owners
 from muster.controllers.runner import Request
 from muster.controllers.state import State
 
@@ -40,8 +40,7 @@ class StatefulSetController:
             return [Request(key_of(change.object))] if change.new is not None else []
         if resource == PERSISTENT_VOLUME_CLAIMS:
             return _of_claim(change, state)
-        keys = {key: None for obj in (change.old, change.new) if obj is not None for key in _keys_of(obj, state)}
-        return [Request(key) for key in keys]
+        return [Request(key) for key in keys_of_owners(change, STATEFUL_SETS, state)]
 
     def reconcile(self, key: str, state: State, now: float) -> Result:
         owner = state[STATEFUL_SETS].get(key)
@@ -114,15 +113,3 @@ def _of_claim(change: Change, state: State) -> Iterator[Request]:
         for owner in state[STATEFUL_SETS].in_namespace(namespace_of(change.object)):
             if owner["spec"].get("volumeClaimTemplates"):
                 yield Request(key_of(owner))
-
-
-def _keys_of(obj: Object, state: State) -> Iterator[str]:
-    """The StatefulSets that an object belongs to, or may be adopted by."""
-    if controller_of(obj) is not None:
-        key = controller_key(obj, STATEFUL_SETS)
-        if key is not None:
-            yield key
-    elif labels := obj["metadata"].get("labels"):
-        for owner in state[STATEFUL_SETS].in_namespace(namespace_of(obj)):
-            if selector_of(owner).matches(labels):
-                yield key_of(owner)

@@ -73,8 +73,8 @@ class JobController:
     def _pod_requests(self, change: Change, state: State) -> Iterator[Request]:
         keys: dict[str, None] = {}
         for pod in (change.old, change.new):
-            for key in self._jobs_of(pod, state) if pod is not None else ():
-                keys[key] = None
+            if pod is not None:
+                keys.update(dict.fromkeys(self._jobs_of(pod, state)))
         for key in keys:
             yield Request(key, BATCH_S)
         pod = change.object
