@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import random
 import ssl
-import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -17,6 +15,8 @@ from real_servers import CLOSING_S, TOKEN
 
 from muster.api.codec import dumps, loads
 
+ANSWERED_S = 5.0
+"""How long a server may take for an answer that nobody waits for any more."""
 HOP_BY_HOP = ("connection", "transfer-encoding", "content-encoding", "content-length", "host", "keep-alive")
 
 
@@ -49,7 +49,8 @@ class FaultProxy:
         self.binds = 0
         self.url = ""
         self._target = f"https://127.0.0.1:{port}"
-        self._watches: set[web.StreamResponse] = set()
+        self._handlers: set[asyncio.Task[object]] = set()
+        self._watches: dict[web.StreamResponse, asyncio.Task[object]] = {}
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[FaultProxy]:
@@ -71,10 +72,8 @@ class FaultProxy:
             finally:
                 self.cut_watches()
                 await runner.cleanup()
+                await self._ended()
         await asyncio.sleep(CLOSING_S)
-        with warnings.catch_warnings():  # connections that were cut half-way are left to the collector: here, not later
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
 
     @property
     def watches(self) -> int:
@@ -84,13 +83,25 @@ class FaultProxy:
     def cut_watches(self) -> int:
         """Break all watches; how many there were."""
         cut = 0
-        for response in list(self._watches):
-            self._watches.discard(response)
+        for response, handler in self._watches.items():
             request = getattr(response, "_req", None)
             if request is not None and request.transport is not None:
                 request.transport.abort()
                 cut += 1
+            handler.cancel()  # a closed session does not wake who reads from it
+        self._watches.clear()
         return cut
+
+    async def _ended(self) -> None:
+        """Wait until what was passed on is answered, though its client is gone; what takes long is given up.
+
+        No handler outlives the session: nothing would wake it, and the collector would find it one day.
+        """
+        if self._handlers:
+            _, late = await asyncio.wait(self._handlers, timeout=ANSWERED_S)
+            for handler in late:
+                handler.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     async def expire_watches(self) -> int:
         """End all watches with 410 Gone, as a server that has forgotten; how many there were."""
@@ -103,6 +114,15 @@ class FaultProxy:
         return len(open_ones)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        handler = asyncio.current_task()
+        assert handler is not None
+        self._handlers.add(handler)
+        try:
+            return await self._passed(request, handler)
+        finally:
+            self._handlers.discard(handler)
+
+    async def _passed(self, request: web.Request, handler: asyncio.Task[object]) -> web.StreamResponse:
         if not self.faults.passes(request):
             return _broken(request)
         if request.method != "GET":
@@ -124,7 +144,7 @@ class FaultProxy:
         async with answer:
             kept = {name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP}
             if "watch=true" in request.query_string:
-                return await self._stream(request, answer, kept)
+                return await self._stream(request, answer, kept, handler)
             body = await answer.read()
             is_lost = request.method != "GET" and self.faults.rng.random() < self.faults.lost
             if is_lost or not self.faults.answered(request):
@@ -154,19 +174,23 @@ class FaultProxy:
         return None
 
     async def _stream(
-        self, request: web.Request, answer: aiohttp.ClientResponse, headers: dict[str, str]
+        self,
+        request: web.Request,
+        answer: aiohttp.ClientResponse,
+        headers: dict[str, str],
+        handler: asyncio.Task[object],
     ) -> web.StreamResponse:
         response = web.StreamResponse(status=answer.status, headers=headers)
         if "Content-Encoding" in answer.headers:
             response.headers["Content-Encoding"] = answer.headers["Content-Encoding"]
         await response.prepare(request)
-        self._watches.add(response)
+        self._watches[response] = handler
         try:
             with contextlib.suppress(aiohttp.ClientError, ConnectionError):
                 async for chunk in answer.content.iter_any():
                     await response.write(chunk)
         finally:
-            self._watches.discard(response)
+            self._watches.pop(response, None)
         return response
 
 
