@@ -47,7 +47,8 @@ def _most_of(
     while low < high:
         preferring = problem.with_first(wanted)
         found = better(preferring, uses)
-        if preferring.value(placed_by(problem, found)) == count + int(wanted.sum()):
+        placed = placed_by(problem, found)
+        if placed.sum() >= count and (placed >= wanted).all():
             uses, low = found, _have(problem, found, shape, most)
         else:
             high = int(wanted[shape]) - 1

@@ -325,18 +325,28 @@ class _AffinityScore:
 
 
 def _apart(shapes: Sequence[Shape], snapshot: Snapshot) -> list[Between]:
-    """For each key the pairs of shapes of which one has a required anti-affinity term for the other, in either role."""
-    pairs: dict[str, set[tuple[int, int]]] = {}
+    """For each key the pairs of shapes that required anti-affinity keeps apart, whichever of the two comes first.
+
+    A term that matches running pods keeps its own from coming after those; one that matches incoming pods keeps those
+    from coming after it.
+    """
+    kept: dict[str, set[tuple[int, int]]] = {}  # (a, b): b cannot come after a
     for at, shape in enumerate(shapes):
         identity = shape.usage.identity
         for term in () if identity is None else identity.terms.anti_affinity:
             for other, each in enumerate(shapes):
                 seen = each.usage.identity
-                if seen is not None and other_term_matches(term, seen, snapshot.objects):
-                    pairs.setdefault(term.topology_key, set()).add((min(at, other), max(at, other)))
+                if seen is None:
+                    continue
+                found = kept.setdefault(term.topology_key, set())
+                if other_term_matches(term, seen, snapshot.objects):
+                    found.add((at, other))
+                if own_term_matches(term, seen, snapshot.objects):
+                    found.add((other, at))
     return [
-        Apart(f"anti-affinity by {key}", snapshot.table.column(key).ids, frozenset(found))
-        for key, found in pairs.items()
+        Apart(f"anti-affinity by {key}", snapshot.table.column(key).ids, pairs)
+        for key, found in kept.items()
+        if (pairs := frozenset((one, other) for one, other in found if one <= other and (other, one) in found))
     ]
 
 
