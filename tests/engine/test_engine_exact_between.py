@@ -245,3 +245,21 @@ def test_judge_sees_that_spread_pods_can_not_come_in_any_order() -> None:
     nodes = [at for at, node in enumerate(instance.nodes) if node.zone == "z1"]
 
     assert violations(instance, {0: nodes[0], 1: nodes[0], 2: nodes[0]})
+
+
+@pytest.mark.parametrize(
+    ("number", "running", "span"), [(12, 0, (3, 3)), (13, 0, (3, 3)), (11, 0, (2, 2)), (8, 3, (2, 2))]
+)
+def test_how_few_pods_the_emptiest_zone_can_have_in_the_end_is_narrow(
+    number: int, running: int, span: tuple[int, int]
+) -> None:
+    """Zones that may differ by one have 3, 3, 3 and 3 of twelve: an emptiest one of 2 would leave room for eleven."""
+    state = cluster(*((zone, "64") for zone in "abcd"))
+    for at in range(running):
+        state.add_pod(f"default/r{at}", make_pod(f"r{at}", cpu="1", labels={"app": "x"}), "n0")
+    request = ask(state, [pod("x", "1", even="x") for _ in range(number)])
+    reduced = reduce(DEFAULT_PROFILE, state.snapshot(), demands_of(request.members))
+
+    case = first_case(reduced.problem, reduced.rules, number)
+
+    assert [(low, high) for _, low, high in case.spans] == [span]

@@ -110,9 +110,22 @@ def _span(problem: Problem, rule: Even, enough: int) -> tuple[int, int]:
     own = sorted(rule.carriers & rule.counted)
     must = int(problem.demand[own].sum()) - (int(problem.demand.sum()) - enough)
     room = _reachable(problem, rule.ids, own, len(rule.counts))
-    while low < high and int(np.minimum(room, np.maximum(0, rule.max_skew + low - rule.counts)).sum()) < must:
+    uncounted = room - _reachable(problem, rule.counted_ids, own, len(rule.counts))
+    while low < high and _most_own(rule, room, uncounted, low) < must:
         low += 1
     return low, high
+
+
+def _most_own(rule: Even, room: Ints, uncounted: Ints, least: int) -> int:
+    """At most so many pods of those that the rule is for can come if the emptiest domain has `least` in the end.
+
+    No domain gets more than `max_skew` above it, and the emptiest itself nothing, but on nodes that do not count.
+    """
+    most = np.clip(rule.max_skew + least - rule.counts, 0, room)
+    as_emptiest = np.minimum(most, np.clip(least - rule.counts, 0, room) + uncounted)
+    can_be = np.asarray(rule.present) & (rule.counts <= least)
+    given_up = (most - as_emptiest)[can_be]
+    return int(most.sum() - (given_up.min() if len(given_up) else 0))
 
 
 def _reachable(problem: Problem, ids: Ints32, shapes: list[int], domains: int) -> Ints:
