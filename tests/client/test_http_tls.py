@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from aiohttp import web
+from aiohttp.connector import AddrInfoType
 
 from muster.api.codec import Object
 from muster.client.connection import Connection
-from muster.client.http import HttpTransport
-from muster.client.transport import TransportError
+from muster.client.http import HttpTransport, Sockets
+from muster.client.transport import TransportError, WatchEvents
 
 NAME = "inner.example"
 
@@ -164,5 +167,46 @@ def test_server_that_is_restarted_is_reached_again(pki: Path) -> None:
         with pytest.raises(TransportError):
             await transport.request("GET", "/who")
         await transport.aclose()
+
+    asyncio.run(main())
+
+
+def test_closing_ends_connections_whose_server_says_no_goodbye(pki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that is broken off closes its connection, which waits for the server's part."""
+    event = b'{"type":"BOOKMARK","object":{}}\n'
+    made: list[socket.socket] = []
+    make = Sockets.make
+
+    def noted(sockets: Sockets, info: AddrInfoType) -> socket.socket:
+        made.append(make(sockets, info))
+        return made[-1]
+
+    monkeypatch.setattr(Sockets, "make", noted)
+
+    async def main() -> None:
+        over, left = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(event), event))
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # of a transport that reads, too
+            await over.wait()
+            writer.transport.abort()
+            left.set()
+
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(pki / "server.crt", pki / "server.key")
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+        transport = HttpTransport(Connection(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", insecure=True))
+        watch = cast(AsyncGenerator[WatchEvents], transport.watch("/watch"))  # what an iterator cannot: be closed
+        async with contextlib.aclosing(watch):
+            await anext(watch)
+        assert [each.fileno() == -1 for each in made] == [False]
+        await transport.aclose()
+        assert [each.fileno() == -1 for each in made] == [True]
+        over.set()
+        await left.wait()
+        server.close()
+        await asyncio.sleep(0.01)
 
     asyncio.run(main())

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 import aiohttp
 from aiohttp import web
-from real_servers import CLOSING_S, TOKEN
+from real_servers import TOKEN
 
 from muster.api.codec import dumps, loads
+from muster.client.http import Sockets
 
 ANSWERED_S = 5.0
 """How long a server may take for an answer that nobody waits for any more."""
@@ -57,7 +58,8 @@ class FaultProxy:
         """The proxy, listening at `url`."""
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-        connector = aiohttp.TCPConnector(ssl=tls, limit=0)
+        sockets = Sockets()
+        connector = aiohttp.TCPConnector(ssl=tls, limit=0, socket_factory=sockets.make)
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as self._session:
             app = web.Application(client_max_size=2**24)
@@ -73,7 +75,7 @@ class FaultProxy:
                 self.cut_watches()
                 await runner.cleanup()
                 await self._ended()
-        await asyncio.sleep(CLOSING_S)
+        await sockets.aclose()
 
     @property
     def watches(self) -> int:

@@ -299,10 +299,6 @@ class Cluster:
         return {name: -left for name, left in free.items() if left < 0}
 
 
-CLOSING_S = 0.25
-"""TLS connections end a moment after their session is closed (aiohttp: graceful shutdown): the loop lives that long."""
-
-
 @contextlib.asynccontextmanager
 async def cluster(server: RealServer, name: str, *, keeps: bool = False) -> AsyncIterator[Cluster]:
     """A part of a server; its nodes go at the end, and so do its pods, unless it `keeps` them."""
@@ -320,7 +316,6 @@ async def cluster(server: RealServer, name: str, *, keeps: bool = False) -> Asyn
             await client.transport.request("DELETE", PODS.path(name), query=[("gracePeriodSeconds", "0")])
             await client.transport.request("DELETE", NODES.path(), query=[("labelSelector", f"{POOL}={name}")])
         await transport.aclose()
-        await asyncio.sleep(CLOSING_S)
 
 
 class Kubelets:

@@ -131,6 +131,25 @@ async def killed_at(server: RealServer, part: Cluster, directory: Path, at: int)
             await asyncio.to_thread(muster.running.wait, 60)
 
 
+def test_gang_left_half_bound_is_undone_if_its_room_is_gone(server: RealServer, tmp_path: Path) -> None:
+    """Its scheduler died and another one took the room: the next scheduler does not let the rest hold its nodes."""
+
+    async def story(part: Cluster) -> None:
+        (node,) = await part.add_nodes(1, cpu=3)
+        await part.create_gang("gang", 3)
+        await killed_at(server, part, tmp_path, 1)
+        await part.create(part.pod("other", cpu="2", scheduler="other"))
+        await part.bind("other", node)
+        async with life(part):
+            with muster_scheduler(tmp_path, server.kubeconfig, "--repair-after=2s") as muster:
+                await part.until("the gang holds nothing", lambda bound: not bound, "gang-")
+                events = (await part.client.list(EVENTS, part.name)).items
+                assert "PodGroupUndone" in {event["reason"] for event in events}
+                assert "Traceback" not in muster.said
+
+    run(server, "half-bound", story)
+
+
 # -- the server, and the way to it -----------------------------------------------------------------------------------
 
 

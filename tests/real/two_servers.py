@@ -20,13 +20,12 @@ from muster.apiserver.front import Front, Streamed
 from muster.apiserver.options import Release
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.store.memory import MemoryStore
+from muster.client.http import Sockets
 from muster.client.kubeconfig import read_kubeconfig
 from muster.clock import RealClock
 from muster.simulator.embedded import EmbeddedCluster
 from muster.simulator.options import ClusterOptions
 
-TLS_CLOSE_S = 0.25
-"""How long aiohttp's TLS connections need to close after their session."""
 AT_ONCE = 8
 """How many requests the real server gets at once, where their order is free."""
 
@@ -150,8 +149,9 @@ async def two_servers(kubeconfig: Path, release: Release = "1.36") -> AsyncItera
     connection = read_kubeconfig(kubeconfig)
     options = ClusterOptions(without=frozenset({"nodes", "scheduler", "controllers"}), emulate=release)
     cluster = EmbeddedCluster(MemoryStore(), RealClock(), random.Random(0), options)
-    connector = aiohttp.TCPConnector(ssl=connection.ssl_context() or False)
+    sockets = Sockets()
+    connector = aiohttp.TCPConnector(ssl=connection.ssl_context() or False, socket_factory=sockets.make)
     headers = {"Authorization": f"Bearer {connection.token}"}
     async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
         yield TwoServers(session, connection.server, Front(cluster.server, RealClock()))
-    await asyncio.sleep(TLS_CLOSE_S)
+    await sockets.aclose()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
 
 import pytest
-from test_scheduler_stories import World, gang, run
+from test_scheduler_grouping import owned
+from test_scheduler_stories import ALPHA1, Rule, World, gang, run
 
 from muster.api.codec import Object
+from muster.api.grouping import default_grouping
 from muster.api.meta import is_deleting
-from muster.api.resource import EVENTS, PODS
+from muster.api.resource import EVENTS, JOBS, PODS
 from muster.client.informer import Change
 from muster.scheduler.core import SchedulerCore
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.repair import FIRST_FENCE_S, JITTER, Repairs, is_rejection
-from muster.testing import make_group, make_node, make_pod
+from muster.testing import make_group, make_job, make_node, make_pod
 
 
 async def bind(world: World, name: str, node: str) -> None:
@@ -233,3 +236,120 @@ def test_pod_whose_room_another_scheduler_took_is_crowded_out() -> None:
     core.cache.apply_pods([Change("ADDED", None, make_pod("thief", cpu="2", node="n0"))])
     assert core.is_crowded_out("default/mine")
     assert not core.is_crowded_out("default/free"), "it asks for nothing of what is short"
+
+
+# -- groups without a PodGroup ---------------------------------------------------------------------------------------
+
+
+async def of_template(world: World) -> list[Object]:
+    """Pods of a template of a Workload, as Kubernetes 1.35 has them."""
+    spec = {"podGroups": [{"name": "t", "policy": {"gang": {"minCount": 3}}}]}
+    workload = {"apiVersion": ALPHA1.api_version, "kind": "Workload", "metadata": {"name": "w"}, "spec": spec}
+    await world.client.create(ALPHA1, "default", workload)
+    return [make_pod(f"a-{at}", gpu=1, spec={"workloadRef": {"name": "w", "podGroup": "t"}}) for at in range(4)]
+
+
+async def of_job(world: World) -> list[Object]:
+    """Pods of a Job that is a gang by rule; the fourth one in the place of one that is lost."""
+    job = await world.client.create(JOBS, "default", make_job("a", parallelism=3, indexed=True))
+    return [owned(f"a-{at}", job) for at in range(4)]
+
+
+WITHOUT_POD_GROUP = pytest.mark.parametrize("made", [of_template, of_job])
+GROUPED = SchedulerOptions(grouping=default_grouping())
+Made = Callable[[World], Awaitable[list[Object]]]
+
+
+def only_first(binds: int) -> Rule:
+    """A network that breaks before each binding after the first ones."""
+    bound: set[str] = set()
+
+    def rule(method: str, path: str, asked: int) -> str:
+        if not path.endswith("/binding") or path in bound:
+            return ""
+        if len(bound) == binds:
+            return "before"
+        bound.add(path)
+        return ""
+
+    return rule
+
+
+async def restart(world: World, rule: Rule = lambda method, path, asked: "") -> None:
+    """Another scheduler, which knows what the API says."""
+    await world.stop()
+    world.rule = rule
+    world.start()
+
+
+@WITHOUT_POD_GROUP
+def test_gang_left_half_bound_by_a_scheduler_that_died_is_finished_or_undone(made: Made) -> None:
+    async def story(world: World) -> None:
+        pods = await made(world)
+        await world.create(make_node("n0", gpu=3), *pods[:3])
+        await world.clock.sleep(1)
+        assert len(await world.nodes_of("a")) == 1
+        await restart(world, only_first(0))
+        await world.clock.sleep(1)
+        await restart(world)
+        await world.clock.sleep(1)
+        assert len(await world.nodes_of("a")) == 3
+        assert await undone(world) == []
+
+    run(story, options=GROUPED, rule=only_first(1))
+
+
+@WITHOUT_POD_GROUP
+def test_gang_left_half_bound_that_finds_no_room_is_undone(made: Made) -> None:
+    async def story(world: World) -> None:
+        pods = await made(world)
+        await world.create(make_node("n0", gpu=3), *pods[:3])
+        await world.clock.sleep(1)
+        ((first, _),) = (await world.nodes_of("a")).items()
+        await world.stop()
+        await world.create(make_pod("other", gpu=2))
+        await bind(world, "other", "n0")
+        await restart(world)
+        await reap(world, 60)
+        assert await undone(world) == [first]
+        assert await world.nodes_of("a") == {}
+
+    run(story, options=GROUPED, rule=only_first(1))
+
+
+@WITHOUT_POD_GROUP
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_gang_without_a_pod_group_that_was_whole_is_left_alone(made: Made, is_replaced: bool) -> None:
+    """Also by another scheduler, which sees too few members on nodes and one that may wait."""
+
+    async def story(world: World) -> None:
+        pods = await made(world)
+        await world.create(make_node("n0", gpu=3), *pods[:3])
+        await world.clock.sleep(1)
+        await world.stop()
+        await world.delete_pod("a-0")
+        await world.create(make_pod("other", gpu=1))
+        await bind(world, "other", "n0")
+        await world.create(*pods[3:] if is_replaced else ())
+        await restart(world)
+        await reap(world, 300)
+        assert sorted(await world.nodes_of("a")) == ["a-1", "a-2"]
+        assert await undone(world) == []
+
+    run(story, options=GROUPED)
+
+
+def test_gang_that_was_whole_when_it_was_smaller_is_left_alone() -> None:
+    """A Job that was made larger has too few members on nodes, all of which are still there."""
+
+    async def story(world: World) -> None:
+        pods = await of_job(world)
+        await world.create(make_node("n0", gpu=3), *pods[:3])
+        await world.clock.sleep(1)
+        await world.stop()
+        await world.client.patch(JOBS, "default", "a", {"spec": {"parallelism": 4, "completions": 4}})
+        await restart(world)
+        await reap(world, 300)
+        assert len(await world.nodes_of("a")) == 3
+
+    run(story, options=GROUPED)

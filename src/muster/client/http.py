@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import io
 import socket
 import urllib.request
+import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TypeAlias, cast
@@ -34,6 +37,8 @@ READ_BUFFER_BYTES = 2**20
 """Watches of large clusters arrive in bursts; a small buffer stops and starts the connection all the time."""
 REQUEST_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10.0
+CLOSE_TIMEOUT_S = 1.0
+CLOSE_PAUSE_S = 0.005
 MAX_CONNECTIONS = 64
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
 _LARGE_BYTES = 2**20
@@ -68,6 +73,7 @@ class HttpTransport:
         self._server_name = connection.tls_server_name or None
         self._proxy = _proxy_of(connection)
         self._certificate = ("", "")
+        self._sockets = Sockets()
         self._requests: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
 
@@ -129,11 +135,12 @@ class HttpTransport:
             raise _broken(error) from error
 
     async def aclose(self) -> None:
-        """Close all connections. Idempotent."""
+        """Close all connections, and return when that is done. Idempotent."""
         for session in (self._requests, self._watches):
             if session is not None:
                 await session.close()
         self._requests = self._watches = None
+        await self._sockets.aclose()
 
     async def _identify(self, headers: dict[str, str]) -> None:
         """Put who we are into the headers; with another client certificate, connect anew."""
@@ -148,7 +155,7 @@ class HttpTransport:
         headers = {"Accept": JSON_TYPE, "User-Agent": self._user_agent}
         tls = self._connection.ssl_context(*self._certificate)
         connector = aiohttp.TCPConnector(
-            limit=limit, ssl=tls if tls is not None else True, keepalive_timeout=60, socket_factory=_socket
+            limit=limit, ssl=tls if tls is not None else True, keepalive_timeout=60, socket_factory=self._sockets.make
         )
         return aiohttp.ClientSession(
             connector=connector,
@@ -188,16 +195,40 @@ def _trim(obj: Object) -> None:
     obj.get("metadata", {}).pop("managedFields", None)
 
 
-def _socket(info: AddrInfoType) -> socket.socket:
-    """A socket that notices within a minute that nobody is there any more: a watch may be silent for long."""
-    family, type_, protocol = info[:3]
-    made = socket.socket(family, type_, protocol)
-    if family in (socket.AF_INET, socket.AF_INET6):
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in KEEP_ALIVE.items():
-            if hasattr(socket, name):
-                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return made
+class Sockets:
+    """The sockets of an aiohttp connector (`socket_factory`).
+
+    A TLS connection that aiohttp closes between two requests (a watch that ended, a broken answer) waits for the
+    server's goodbye, and its session does not wait for it: a loop that ends meanwhile leaves it open.
+    """
+
+    def __init__(self) -> None:
+        self._made: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+    def make(self, info: AddrInfoType) -> socket.socket:
+        """A socket that notices within a minute that nobody is there any more: a watch may be silent for long."""
+        family, type_, protocol = info[:3]
+        made = socket.socket(family, type_, protocol)
+        if family in (socket.AF_INET, socket.AF_INET6):
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in KEEP_ALIVE.items():
+                if hasattr(socket, name):
+                    made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        self._made.add(made)
+        return made
+
+    async def aclose(self) -> None:
+        """End the connections that still wait for a goodbye; their session must be closed already."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + CLOSE_TIMEOUT_S
+        for each in self._open():
+            with contextlib.suppress(OSError):  # the server was quicker
+                each.shutdown(socket.SHUT_RDWR)
+        while self._open() and loop.time() < end_s:
+            await asyncio.sleep(CLOSE_PAUSE_S)
+
+    def _open(self) -> list[socket.socket]:
+        return [each for each in self._made if each.fileno() != -1]
 
 
 def _watch_seconds(path: str) -> int:

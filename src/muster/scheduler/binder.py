@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -38,19 +38,22 @@ class Commit:
 
 @dataclass(slots=True)
 class BindRequest:
-    """One pod to bind. `pod` is the object as it was decided about."""
+    """One pod to bind. `pod` is the object as it was decided about; it gets the `annotations` with its binding."""
 
     key: str
     pod: Object
     node: str
     commit: Commit
+    annotations: Mapping[str, str] = field(default_factory=dict)
     attempts: int = 0
 
     @property
     def body(self) -> Object:
         """The Binding object; the uid makes sure that a pod of the same name created meanwhile is not bound."""
         metadata = self.pod["metadata"]
-        named = {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata.get("uid", "")}
+        named: Object = {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata.get("uid", "")}
+        if self.annotations:
+            named["annotations"] = dict(self.annotations)
         target = {"apiVersion": "v1", "kind": "Node", "name": self.node}
         return {"apiVersion": "v1", "kind": "Binding", "metadata": named, "target": target}
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from muster.api.codec import Object
 from muster.api.groups import GroupRef
-from muster.api.meta import name_of
+from muster.api.meta import is_deleting, name_of, uid_of
 from muster.scheduler.natural import natural
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+
+BOUND_WITH_KEY = "scheduling.muster-k8s.dev/bound-with"
+"""An annotation that pods of groups without a PodGroup get with their binding (see `bound_with`)."""
 
 MemberOrder = tuple[int, str, int, tuple[tuple[int, int, str], ...]]
 """Priority descending, creation time, completion index, name (numbers in it by value)."""
@@ -74,6 +78,24 @@ class Members:
     def to_place(self) -> list[PodRecord]:
         """Our pending members in the order in which they are placed."""
         return sorted((record for record in self.pending.values() if record.ours), key=lambda record: record.order)
+
+
+def bound_with(members: Members, min_count: int) -> str:
+    """What is noted on a member as it is bound: how many the group needed, and which members it had, as a digest.
+
+    As long as all members that have a node say the same, and the digest is that of the members there are, none of the
+    group has gone since the first of them was bound: with fewer than it needed on nodes, it never was whole.
+    """
+    uids = sorted(uid_of(record.pod) for record in members.live())
+    return f"{min_count}-{hashlib.sha256(' '.join(uids).encode()).hexdigest()[:16]}"
+
+
+def was_never_whole(members: Members) -> bool:
+    """Whether members are on nodes and it is sure that there never were enough of them, by what is noted on them."""
+    bound = [record for record in members.scheduled.values() if not record.assumed and not is_deleting(record.pod)]
+    notes = {str((record.pod["metadata"].get("annotations") or {}).get(BOUND_WITH_KEY)) for record in bound}
+    needed = next(iter(notes)).partition("-")[0] if len(notes) == 1 else ""
+    return needed.isdecimal() and len(bound) < int(needed) and notes == {bound_with(members, int(needed))}
 
 
 def scheduler_name_of(pod: Object) -> str:

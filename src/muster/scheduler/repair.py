@@ -14,8 +14,8 @@ a random part, so that two schedulers (or two copies of this one) that take each
 A gang that was whole once is left alone: members that it loses later are replaced by whoever owns them
 (workload-api.md 8.75). Unless it is to be kept together (`keeping`): then it is given up in the same way, but after its
 own time, and it may be tried again at once. How it is known that it was whole: its condition, else what this process
-has seen. A Workload's template (1.35) has no condition; such a group is only undone after a binding of it failed here
-or a kubelet rejected a member.
+has seen. A group without a PodGroup (a Workload's template of 1.35, the pods of an owner) has no condition: each of its
+bindings notes on the pod which members there were (`bound_with`), and it never was whole if these are all still there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from muster.api.meta import condition, has_condition, is_deleting, uid_of
 from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.group_book import KEEP_TOGETHER_KEY
 from muster.scheduler.keeping import KeepError, keep_together_s
-from muster.scheduler.members import Members, PodRecord
+from muster.scheduler.members import BOUND_WITH_KEY, Members, PodRecord, bound_with, was_never_whole
 
 FIRST_FENCE_S = 5.0
 MAX_FENCE_S = 300.0
@@ -109,6 +109,16 @@ class Repairs:
         """The pod is gone."""
         self._deleted.pop(uid, None)
 
+    def notes(self, ref: GroupRef | None) -> dict[str, str]:
+        """Annotations for pods of a group that are about to be bound; its PodGroup, if it has one, says enough."""
+        members = None if ref is None or self._after_s is None else self._cache.groups.get(ref.key)
+        if members is None or (members.ref.is_pod_group and members.ref.key in self._cache.pod_groups):
+            return {}
+        terms = self._cache.terms(members.ref)
+        if terms is None or not terms.is_gang or terms.min_count < 2:
+            return {}
+        return {BOUND_WITH_KEY: bound_with(members, terms.min_count)}
+
     def due(self, now: float, is_busy: Callable[[str], bool]) -> list[Undo]:
         """Examine what was touched; what is to be undone now. `is_busy`: whether a group waits for its victims."""
         touched, self._touched = self._touched, {}
@@ -173,12 +183,12 @@ class Repairs:
         key = members.ref.key
         if key in self._certain:
             return False
-        if key in self._whole or not members.ref.is_pod_group:
+        if key in self._whole:
             return True
-        pod_group = self._cache.pod_groups.get(key)
-        return pod_group is not None and (
-            has_condition(pod_group, INITIALLY_SCHEDULED) or _is_made_anew(pod_group, members)
-        )
+        pod_group = self._cache.pod_groups.get(key) if members.ref.is_pod_group else None
+        if pod_group is None:
+            return not was_never_whole(members)
+        return has_condition(pod_group, INITIALLY_SCHEDULED) or _is_made_anew(pod_group, members)
 
     def _undo(self, group: str, now: float) -> Undo | None:
         """Give a group up and fence it. None: it turned out to be whole, or nothing of it is ours to delete."""

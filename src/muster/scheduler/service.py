@@ -334,10 +334,10 @@ class Scheduler:
         commit = Commit(verdict.ask.ref, len(verdict.placements))
         if commit.ref is not None and verdict.placements:
             self._teller.placing(commit.ref.key)
-        requests = []
+        requests, notes = [], self._repairs.notes(commit.ref)
         for placement in verdict.placements:
             record = self.core.cache.pods[placement.pod]
-            requests.append(BindRequest(record.key, record.pod, placement.node, commit))
+            requests.append(BindRequest(record.key, record.pod, placement.node, commit, notes))
         if any(self.core.cache.state.device_reservation(request.key) for request in requests):
             assert self._tasks is not None
             timeout_s = self.options.device_timeout_s(scheduler_name_of(requests[0].pod))
