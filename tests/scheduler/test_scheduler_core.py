@@ -353,3 +353,86 @@ def test_a_pod_that_cannot_be_scored_says_so_in_upstreams_words() -> None:
     (verdict,) = core.decide(0.0)
     assert verdict.rejection is not None and verdict.rejection.reason == "SchedulerError"
     assert verdict.rejection.message.startswith('running PreScore plugin "NodeAffinity": [0].matchExpressions[0]')
+
+
+def waiting_gangs(*, cpu: str = "2", priority: int = 0, count: int = 3, **spec: object) -> list[Object]:
+    """Gangs of two, each of another shape, so that none of them stands for another."""
+    members = [
+        make_pod(f"g{at}-{member}", cpu=cpu, memory=f"{at + 1}Gi", group=f"g{at}", priority=priority)
+        for at in range(count)
+        for member in range(2)
+    ]
+    return [*(make_group(f"g{at}", min_count=2, **spec) for at in range(count)), *members]
+
+
+def full_core(nodes: int, gangs: list[Object], *, racks: int = 1, priority: int = 0) -> SchedulerCore:
+    """Nodes of two cores, each taken by a pod `used-…`, and gangs that were tried in vain."""
+    labels = [{"rack": f"r{at % racks}"} for at in range(nodes)]
+    core = core_with(*(make_node(f"n{at}", cpu="2", labels=labels[at]) for at in range(nodes)))
+    core.cache.apply_pods(added(*(used(at, priority) for at in range(nodes))))
+    core.cache.apply_pod_groups(added(*(each for each in gangs if each["kind"] == "PodGroup")))
+    core.cache.apply_pods(added(*(each for each in gangs if each["kind"] == "Pod")))
+    assert work(core) == {}
+    return core
+
+
+def used(at: int, priority: int = 0) -> Object:
+    return make_pod(f"used-{at}", cpu="2", node=f"n{at}", priority=priority)
+
+
+def attempts(core: SchedulerCore) -> int:
+    return core.queue.moves["unschedulable", "ScheduleAttemptFailure"]
+
+
+def test_room_for_one_member_makes_no_gang_try_and_room_for_all_makes_one_of_them() -> None:
+    core = full_core(3, waiting_gangs())
+    assert attempts(core) == 3
+    core.cache.apply_pods(gone(used(0)))
+    assert work(core, 100.0) == {}
+    assert attempts(core) == 3
+    core.cache.apply_pods(gone(used(1)))
+    assert set(work(core, 200.0)) == {"default/g0-0", "default/g0-1"}
+    assert attempts(core) == 3
+    core.cache.apply_pods(gone(used(2)))
+    core.cache.apply_pods([Change("DELETED", core.cache.pods["default/g0-0"].pod, None)])
+    assert set(work(core, 300.0)) == {"default/g1-0", "default/g1-1"}
+
+
+def test_room_in_two_domains_makes_no_gang_try_that_needs_one() -> None:
+    topology = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+    core = full_core(4, waiting_gangs(**topology), racks=2)
+    core.cache.apply_pods(gone(used(0)))
+    core.cache.apply_pods(gone(used(1)))
+    assert work(core, 100.0) == {}
+    assert attempts(core) == 3
+    core.cache.apply_pods(gone(used(2)))
+    assert work(core, 200.0) == {"default/g0-0": "n0", "default/g0-1": "n2"}
+
+
+def test_a_gang_that_may_preempt_tries_again_as_soon_as_one_member_fits() -> None:
+    never = make_pod("held", cpu="2", node="n1", priority=9)
+    core = core_with(*(make_node(f"n{at}", cpu="2") for at in range(2)))
+    core.cache.apply_pods(added(make_pod("held-0", cpu="2", node="n0", priority=9), never))
+    core.cache.apply_pod_groups(added(make_group("g0", min_count=2)))
+    core.cache.apply_pods(added(*(make_pod(f"g0-{at}", cpu="2", group="g0", priority=5) for at in range(2))))
+    assert work(core) == {}
+    core.cache.apply_nodes(added(make_node("n2", cpu="2")))
+    core.cache.apply_pods(added(make_pod("low", cpu="1", node="n2", priority=1)))
+    core.cache.apply_pods(gone(never))
+    core.settle(100.0)
+    plans = [verdict.plan for verdict in core.decide(100.0) if verdict.plan is not None]
+    assert [plan.evicted for plan in plans] == [("default/low",)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 5), unique=True, min_size=1, max_size=6), st.integers(1, 3), st.booleans())
+def test_no_gang_sleeps_while_it_fits(ends: list[int], racks: int, constrained: bool) -> None:
+    topology = {"schedulingConstraints": {"topology": [{"key": "rack"}]}} if constrained else {}
+    core = full_core(6, waiting_gangs(**topology), racks=racks)
+    for turn, at in enumerate(ends):
+        core.cache.apply_pods(gone(used(at)))
+        work(core, 100.0 * (turn + 1))
+    free = [at for at in range(6) if not core.cache.state.snapshot().placed.get(f"n{at}")]
+    by_rack = Counter(at % racks if constrained else 0 for at in free)
+    placed = sum(record.node != "" for key, record in core.cache.pods.items() if key.startswith("default/g"))
+    assert placed == 6 or max(by_rack.values(), default=0) < 2

@@ -246,3 +246,35 @@ def test_queue_agrees_with_a_plain_model(steps: list[tuple[str, str, int, float]
             queue.remove(key, now)
             model.remove(key)
         assert {each for each in "abcde" if each in queue} == set(model.places)
+
+
+def test_who_was_woken_in_vain_sleeps_as_before_and_wakes_nobody() -> None:
+    queue = SchedulingQueue()
+    for key in ("a", "b"):
+        queue.add(key, 0, 0.0)
+    queue.pop(0.0, 2)
+    queue.reject("a", "shape", FIT, 0.0)
+    queue.reject("b", "shape", FIT, 0.0)
+    assert queue.wake("shape", 1, 5.0, "AssignedPodDelete") == 1
+    before = queue.entity("a")
+    assert before is not None
+    attempts, order = before.unschedulable, before.order
+    assert queue.pop(5.0, 10) == ["a"]
+    queue.sleep_again("a", 5.0)
+    assert queue.pop(5.0, 10) == []
+    after = queue.entity("a")
+    assert after is not None and (after.place, after.unschedulable, after.order) == (Place.WAITING, attempts, order)
+    assert [pool.signature for pool in queue.waiting_for(FIT)] == ["shape"]
+    assert queue.wake("shape", 2, 9.0, "AssignedPodDelete") == 2
+
+
+def test_the_last_of_a_pool_that_was_woken_in_vain_waits_for_all_that_the_pool_did() -> None:
+    queue = SchedulingQueue()
+    queue.add("a", 0, 0.0)
+    queue.pop(0.0)
+    queue.reject("a", "shape", FIT, 0.0)
+    queue.widen(queue.waiting_for(FIT)[0], {"NodeAffinity"})
+    queue.wake("shape", 1, 5.0, "NodeAdd")
+    assert queue.pop(5.0) == ["a"]
+    queue.sleep_again("a", 5.0)
+    assert len(queue.waiting_for(["NodeAffinity"])) == 1

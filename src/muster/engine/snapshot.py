@@ -222,6 +222,18 @@ class Trial(Snapshot):
                     if any(use.is_claim for use in usage.volumes):
                         self._reserve(usage.volumes, row, count)
 
+    def place_each(self, places: Iterable[tuple[Usage, int]]) -> None:
+        """Adds pods, each to the node of its row, equal pods in one go."""
+        rows_of: dict[int, tuple[Usage, list[int]]] = {}
+        for usage, row in places:
+            rows_of.setdefault(id(usage), (usage, []))[1].append(row)
+        self._place_rows(rows_of.values(), 1)
+
+    def _place_rows(self, rows_of: Iterable[tuple[Usage, list[int]]], sign: int) -> None:
+        for usage, rows in rows_of:
+            distinct, counts = np.unique(np.array(rows, dtype=np.int64), return_counts=True)
+            self.place_many(usage, distinct, sign * counts.astype(np.int64))
+
     def _reserve(self, uses: tuple[VolumeUse, ...], row: int, count: int) -> None:
         """Assume the volumes of pods that come (take back, if negative, those of pods that were placed here)."""
         if self._reserved_volumes is None:
@@ -287,9 +299,7 @@ class Trial(Snapshot):
                 add_presence(self, node, usage, sign)
             else:
                 rows_of.setdefault(id(usage), (usage, []))[1].append(row)
-        for usage, rows in rows_of.values():
-            distinct, counts = np.unique(np.array(rows, dtype=np.int64), return_counts=True)
-            self.place_many(usage, distinct, sign * counts.astype(np.int64))
+        self._place_rows(rows_of.values(), sign)
 
     def _where(self) -> dict[str, str]:
         """Pod key → node, made once a snapshot and shared by its trials."""

@@ -51,8 +51,9 @@ from muster.scheduler.preemption.apart import Planning
 from muster.scheduler.preemption.planning import Preemptions
 from muster.scheduler.preemption.post_filter import PostFilter
 from muster.scheduler.queue import Place, SchedulingQueue
-from muster.scheduler.requeue import wake_for_nodes, wake_for_objects, wake_for_pods
+from muster.scheduler.requeue import may_hold, wake_for_nodes, wake_for_objects, wake_for_pods
 from muster.scheduler.tree import Branch, leaves_of, smallest_need
+from muster.scheduler.waiting import ANY
 
 _LONG_RUN = 20
 """So many like pods in a row cost less in a pass for all of them than one after the other."""
@@ -126,13 +127,17 @@ class SchedulerCore:
             self._refused.clear()
             self.post_filter.room_came()
             snapshot, lower = self.cache.state.snapshot(), self.preemptions.lower_pods
-            wake_for_nodes(self.queue, snapshot, effects.nodes, now, self.entities.profiles, lower)
+            wake_for_nodes(self.queue, snapshot, effects.nodes, now, self.entities.profiles, lower, self._may_make_room)
         if effects.objects:
             self._generation += 1
             wake_for_objects(self.queue, effects.objects, now)
         if effects.placed:
             wake_for_pods(self.queue, self.cache.state.objects, effects.placed, now)
         return held
+
+    def _may_make_room(self, priority: int) -> bool:
+        """Whether anybody of lower priority runs. By upstream's rules whatever makes some room wakes a group."""
+        return self.greedy is not None or self.preemptions.units.below(priority)
 
     def give_up(self, group: str, members: Iterable[PodRecord]) -> None:
         """All members of a group are being evicted: it begins anew, and they count for it no more."""
@@ -286,6 +291,20 @@ class SchedulerCore:
                     break
         return asks
 
+    def _is_hopeless(self, ask: Ask) -> bool:
+        """Whether an event woke a group in vain: others took the room by now, and nobody goes for it."""
+        waiting = self.queue.entity(ask.entity)
+        if self.greedy is not None or waiting is None or waiting.woken_from is None:
+            return False
+        signature = ask.signature
+        if signature.is_one_pod or signature != waiting.woken_from or ANY in waiting.waited_for:
+            return False
+        may_plan = not self.preemptions.is_waiting(ask.entity) and self._may_make_room(ask.priority)
+        if may_plan:
+            return False
+        with self.preemptions.view(ask.priority, ask.entity) as snapshot:
+            return not may_hold(snapshot, signature, self.entities.profiles[ask.profile])
+
     def _unreadable(self, entity: str, error: str, now: float) -> Verdict:
         groups = self.entities.groups(entity) if entity.startswith(GROUP) else []
         waiting = self.queue.entity(entity)
@@ -357,6 +376,9 @@ class SchedulerCore:
     def _decide_run(self, run: list[Ask], now: float, answer: Answer | Exception | None = None) -> list[Verdict]:
         """Decide and carry out. `answer`: what was found beside the loop."""
         first, signature = run[0], run[0].signature
+        if answer is None and self._is_hopeless(first):
+            self.queue.sleep_again(first.entity, now)
+            return []
         if answer is None and self._goes_apart(first):
             self._apart.append(self.answers.begin(first, self._generation))
             return []

@@ -49,6 +49,9 @@ class GroupBook:
         self._read: dict[str, tuple[Object, GroupTerms]] = {}
         """PodGroups by key, with what they say."""
         self._effects = Effects()
+        self.terms_changed: dict[str, None] = {}
+        """Groups that ask for something else, or are below another composite group; whoever keeps books of what groups
+        say takes them."""
 
     def take_effects(self) -> Effects:
         """What changed since the last call."""
@@ -205,6 +208,7 @@ class GroupBook:
             self.hierarchy.set_composite(key, change.new)
             self._touch_above(change.new)
             for group in self.hierarchy.leaves(key):
+                self.terms_changed[group] = None
                 self._effects.touch_group(group, retry=True)
 
     def _touch_above(self, obj: Object | None) -> None:
@@ -273,6 +277,7 @@ class GroupBook:
             for group, old in before.items():
                 new = self.terms(self.groups[group].ref)
                 if old != new:
+                    self.terms_changed[group] = None
                     self._effects.touch_group(group, retry=_is_relaxed(old, new))
                 elif change.old is None and self.stand_in(self.groups[group].ref) is not None:
                     self._effects.touch_group(group, retry=True)  # so that it says how its members stand

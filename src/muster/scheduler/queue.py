@@ -40,7 +40,10 @@ class Place(Enum):
 
 @dataclass(slots=True)
 class Entity:
-    """One thing to schedule. `timestamp_s`: its last enqueue. `retry_at_s`: no attempt before, save when idle."""
+    """One thing to schedule. `timestamp_s`: its last enqueue. `retry_at_s`: no attempt before, save when idle.
+
+    `woken_from`: the pool that it slept in before an event woke it, `waited_for` what that pool waited for.
+    """
 
     key: str
     priority: int
@@ -51,6 +54,7 @@ class Entity:
     errors: int = 0
     retry_at_s: float = -math.inf
     woken_from: Hashable = None
+    waited_for: frozenset[str] = frozenset()
 
     @property
     def order(self) -> Order:
@@ -201,6 +205,15 @@ class SchedulingQueue:
         self._place(entity, Place.WAITING, "ScheduleAttemptFailure")
         self._waiting.park(key, entity.order, signature, waits_for, now)
 
+    def sleep_again(self, key: str, now: float) -> None:
+        """What woke an entity in flight cannot help it any more: it sleeps as before, as if it had not been woken."""
+        entity = self._in_flight(key)
+        if entity is None or entity.woken_from is None:
+            return
+        signature, entity.woken_from = entity.woken_from, None
+        self._place(entity, Place.WAITING, "NothingToTry")
+        self._waiting.park(key, entity.order, signature, entity.waited_for, now)
+
     def fail(self, key: str, priority: int, now: float, *, errors: int = 0) -> None:
         """An attempt, or the binding after it, ended in an error: backoff by the count of errors in a row.
 
@@ -221,11 +234,12 @@ class SchedulingQueue:
 
     def wake(self, signature: Hashable, count: int, now: float, event: str) -> int:
         """Move the first `count` entities of a pool to active, or to backoff; how many there were."""
+        waited_for = self._waiting.waits_of(signature)
         keys = self._waiting.take(signature, count)
         for key in keys:
             entity = self._entities[key]
             self._enqueue(entity, now, event)
-            entity.woken_from = signature
+            entity.woken_from, entity.waited_for = signature, waited_for
         return len(keys)
 
     def waiting_for(self, plugins: Iterable[str]) -> list[Pool]:

@@ -1,7 +1,8 @@
 """Wake what events on nodes can help: a test for each pool of equal questions, never one for each pending pod.
 
 A pod that node-local rules rejected everywhere can be helped by a node only if it fits there now; a group of such pods
-only if at least one of them does. That is what is tested, so most events wake nobody.
+only if at least one of them does and, of what is free on all nodes, there is enough for as many as it needs. That is
+what is tested, so most events wake nobody.
 """
 
 from __future__ import annotations
@@ -15,19 +16,38 @@ from muster.engine.identity import Identity
 from muster.engine.objects import ObjectStore
 from muster.engine.plugins.inter_pod_affinity import own_term_matches
 from muster.engine.plugins.node_resources_fit import NodeResourcesFit
-from muster.engine.profile import Profile, coupled_plugins
+from muster.engine.preemption.coupling import couples_nodes
+from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
+from muster.engine.topology.domains import domains_of
 from muster.scheduler.changes import BETWEEN_PODS, CONCERNS, NODE_LOCAL_PLUGINS, OBJECT_CONCERNS, ClusterEvent
 from muster.scheduler.cycle import Signature
+from muster.scheduler.domains import OneDomain
 from muster.scheduler.queue import SchedulingQueue
 from muster.scheduler.waiting import ANY, Pool
 
 Lower: TypeAlias = Callable[[Sequence[str], int], list[str]]
 """The pods on some nodes that a preemptor of a priority may evict."""
+Below: TypeAlias = Callable[[int], bool]
+"""Whether anybody of lower priority runs, so that who does not fit may preempt."""
 
 FEW_NODES = 64
 """Up to so many changed nodes are looked at alone, not as a part of the whole table."""
+
+
+def may_hold(snapshot: Snapshot, signature: Signature, profile: Profile) -> bool:
+    """Whether all nodes, or those of one domain, may have room for as many pods as are needed; False is certain."""
+    topology = signature.structure
+    key = topology.key if isinstance(topology, OneDomain) else None
+    found = np.zeros(1, dtype=np.int64)
+    for shape, number in signature.members:
+        if _is_no_sum(profile, shape, snapshot):
+            return True
+        counts = profile.count(shape, snapshot)
+        sums = counts.sum() if key is None else domains_of(snapshot.table, key).sums(counts)
+        found = found + np.minimum(sums, number)
+    return int(found.max(initial=0)) >= signature.need
 
 
 class Room:
@@ -53,7 +73,7 @@ class Room:
 
     def _count(self, profile: Profile, shape: Shape) -> int:
         """How many fit; rules that look at other nodes as well are asked about the whole cluster."""
-        if any(plugin.acts(shape, self._whole) for plugin in coupled_plugins(profile)):
+        if _looks_elsewhere(profile, shape, self._whole):
             index, counts = self._whole.table.index, profile.count(shape, self._whole)
             return int(sum(counts[index[node]] for node in self._nodes))
         return int(profile.count(shape, self._snapshot)[self._rows].sum())
@@ -68,6 +88,20 @@ class Room:
         """A quick no: some request is larger than what any of the nodes has left."""
         most = self._most_free
         return most["pods"] > 0 and all(most.get(name, 0) >= amount for name, amount in shape.usage.requests)
+
+
+def _is_no_sum(profile: Profile, shape: Shape, snapshot: Snapshot) -> bool:
+    """Whether what fits on each node now is no bound on how many pods of the shape fit."""
+    usage = shape.usage
+    if usage.volumes or usage.devices is not None:
+        return True
+    return any(coupling.binding for coupling, _ in profile.couplings(shape, snapshot))
+
+
+def _looks_elsewhere(profile: Profile, shape: Shape, snapshot: Snapshot) -> bool:
+    """Whether what fits on a node may depend on other nodes."""
+    usage = shape.usage
+    return bool(usage.volumes) or usage.devices is not None or couples_nodes(profile, shape, snapshot)
 
 
 def _counts_all_requests(profile: Profile) -> bool:
@@ -85,10 +119,11 @@ def wake_for_nodes(
     now: float,
     profiles: Sequence[Profile],
     lower: Lower,
+    below: Below,
 ) -> None:
     """Wake the entities that these events (by node) can help. Nodes that the snapshot does not have are left out.
 
-    `profiles`: by the number that signatures name. `lower`: who might make room for an entity beyond what is free.
+    `profiles`: by the number that signatures name. `lower`, `below`: who might make room beyond what is free.
     """
     nodes_by_kinds: dict[frozenset[ClusterEvent], list[str]] = {}
     for node, kinds in events.items():
@@ -100,7 +135,7 @@ def wake_for_nodes(
         if pools:
             room = Room(snapshot, nodes)
             for pool in pools:
-                _wake(queue, pool, room, min(kind.value for kind in kinds), now, profiles, lower)
+                _wake(queue, pool, snapshot, room, min(kind.value for kind in kinds), now, profiles, lower, below)
 
 
 def wake_for_objects(queue: SchedulingQueue, kinds: Iterable[str], now: float) -> None:
@@ -146,11 +181,13 @@ def _looks_at(shape: Shape, other: Identity, objects: ObjectStore, by_default: b
 def _wake(
     queue: SchedulingQueue,
     pool: Pool,
+    snapshot: Snapshot,
     room: Room,
     event: str,
     now: float,
     profiles: Sequence[Profile],
     lower: Lower,
+    below: Below,
 ) -> None:
     signature = pool.signature
     assert isinstance(signature, Signature)
@@ -163,8 +200,10 @@ def _wake(
     elif pods == 0:
         # What the event changed was in the way, but something else is too, which nobody has named yet.
         queue.widen(pool, NODE_LOCAL_PLUGINS)
-    else:
-        queue.wake(signature, pods if signature.is_one_pod else 1, now, event)
+    elif signature.is_one_pod:
+        queue.wake(signature, pods, now, event)
+    elif below(signature.priority) or may_hold(snapshot, signature, profiles[signature.profile]):
+        queue.wake(signature, 1, now, event)
 
 
 def _helps_to_preempt(signature: Signature, room: Room, profiles: Sequence[Profile], lower: Lower) -> bool:

@@ -82,6 +82,11 @@ class WaitingPools:
             found.update(self._by_plugin.get(plugin, {}))
         return list(found.values())
 
+    def waits_of(self, signature: Hashable) -> frozenset[str]:
+        """What a pool waits for; nothing for one that is not there."""
+        pool = self._pools.get(signature)
+        return frozenset() if pool is None else frozenset(pool.waits_for)
+
     def widen(self, pool: Pool, plugins: Iterable[str]) -> None:
         """The pool waits for these plugins as well."""
         for plugin in plugins:

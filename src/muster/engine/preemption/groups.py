@@ -51,9 +51,11 @@ def _base(cluster: Cluster, group: Wanted, lower: Sequence[Unit]) -> Iterator[Tr
     """The cluster as the group finds it: room kept for others is taken, pods of lower priority that leave are gone."""
     with cluster.snapshot.trial() as trial:
         index = trial.table.index
-        for each in cluster.nominations:
-            if each.priority >= group.priority and each.entity != group.key and each.node in index:
-                trial.place(each.shape.usage, index[each.node])
+        trial.place_each(
+            (each.shape.usage, index[each.node])
+            for each in cluster.nominations
+            if each.priority >= group.priority and each.entity != group.key and each.node in index
+        )
         partly = [unit for unit in lower if len(unit.evicted) < len(unit.pods)]
         trial.remove(pod.key for unit in partly for pod in unit.pods if pod.leaving)
         yield trial

@@ -29,7 +29,7 @@ from muster.engine.preemption.model import Nomination, NoPlan, Plan, Unit
 from muster.engine.preemption.pods import WAITS, Candidate, Cluster, PodPreemptor, preempt_pod
 from muster.engine.profile import DEFAULT_PREEMPTION, Profile
 from muster.engine.shape import Shape
-from muster.engine.snapshot import Snapshot
+from muster.engine.snapshot import Snapshot, Trial
 from muster.engine.upstream.model import Choices, Release
 from muster.engine.upstream.preemption import one_by_one
 from muster.scheduler.cache import SchedulerCache
@@ -105,6 +105,9 @@ class Preemptions:
         self._waiting_for: dict[str, dict[str, None]] = {}
         self._moved: dict[str, None] = {}
         """Groups that have been moved: each is once."""
+        self._seen: Snapshot | None = None
+        self._views: dict[tuple[tuple[str, str, Shape], ...], Snapshot] = {}
+        """`_seen` as those find it for whom the same room is taken."""
         self._ready: dict[str, None] = {}
         """Entities whose plan evicts nobody: they are to be tried at once."""
 
@@ -127,15 +130,18 @@ class Preemptions:
         """The cluster as an entity of this priority finds it: with the room taken that is kept for others."""
         snapshot = self._cache.state.snapshot()
         nominations = [each for each in self.nominations(entity) if each.priority >= priority]
-        if not nominations:
-            yield snapshot
-            return
-        with snapshot.trial() as trial:
-            for each in nominations:
-                row = trial.table.index.get(each.node)
-                if row is not None:
-                    trial.place(each.shape.usage, row)
-            yield trial
+        yield self._with_room_taken(snapshot, nominations) if nominations else snapshot
+
+    def _with_room_taken(self, snapshot: Snapshot, nominations: Sequence[Nomination]) -> Snapshot:
+        """The snapshot with these pods in their places; the same one for all that find the same."""
+        if self._seen is not snapshot:
+            self._seen, self._views = snapshot, {}
+        places = tuple((each.pod, each.node, each.shape) for each in nominations)
+        if places not in self._views:
+            view, index = Trial(snapshot), snapshot.table.index
+            view.place_each((shape.usage, index[node]) for _, node, shape in places if node in index)
+            self._views[places] = view
+        return self._views[places]
 
     def nominations(self, entity: str = "") -> list[Nomination]:
         """Room kept for pending pods, except for those of this entity."""
@@ -191,7 +197,7 @@ class Preemptions:
         """Whether there is anything to search for: somebody of lower priority runs."""
         if self._moves_others:
             return question.may_preempt
-        return question.may_preempt and any(unit.priority < question.priority for unit in self.units.all())
+        return question.may_preempt and self.units.below(question.priority)
 
     def judged(self, question: Question, found: Plan | NoPlan) -> Plan | NoPlan:
         """What comes of a plan that was found: one that evicts nobody is carried out once."""

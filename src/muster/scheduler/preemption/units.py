@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from msgspec import Struct
+
 from muster.api.codec import Object
 from muster.api.groups import GroupTerms
 from muster.api.meta import condition, is_deleting, key_of
@@ -21,8 +23,15 @@ BY_SCHEDULER = "PreemptionByScheduler"
 DISRUPTION_TARGET = "DisruptionTarget"
 
 
+class Part(Struct, frozen=True):
+    """The units of one group: none where it is evicted with all of the group above it, `composite`."""
+
+    units: tuple[Unit, ...] = ()
+    composite: str = ""
+
+
 class Units:
-    """The units of a cache. Looking at them costs what changed since the last time, and a step a group."""
+    """The units of a cache. Looking at them costs what changed since the last time."""
 
     def __init__(self, cache: SchedulerCache) -> None:
         self._cache = cache
@@ -31,24 +40,26 @@ class Units:
         self._single: dict[str, Unit] = {}
         self._grouped: dict[str, dict[str, RunningPod]] = {}
         self._group_of: dict[str, str] = {}
+        self._parts: dict[str, Part] = {}
+        """By group; of those that have changed there is none."""
+        self._trees: dict[str, Unit] = {}
+        """By composite group, likewise."""
+        self._all: tuple[Unit, ...] | None = None
+        self._lowest: int | None = None
         self._budgets: dict[str, Budget] = {}
 
-    def all(self) -> list[Unit]:
+    def all(self) -> tuple[Unit, ...]:
         """All units: pods without a group, pods of groups that may go one by one, whole groups."""
         self._catch_up()
-        found = list(self._single.values())
-        together: dict[str, dict[str, RunningPod]] = {}
-        for key, pods in self._grouped.items():
-            terms = self._terms(pods)
-            composite = self._together(pods, terms)
-            if composite:
-                together.setdefault(composite, {}).update(pods)
-            else:
-                found += self._units_of(key, pods, terms)
-        found += [self._unit(f"tree:{key}", pods, self._terms(pods)) for key, pods in together.items()]
-        if self._kept:
-            found = [unit for unit in found if not any(pod.key in self._kept for pod in unit.pods)]
-        return found
+        if self._all is None:
+            self._all = tuple(self._found())
+            self._lowest = min((unit.priority for unit in self._all), default=None)
+        return self._all
+
+    def below(self, priority: int) -> bool:
+        """Whether there is a unit of lower priority."""
+        self.all()
+        return self._lowest is not None and self._lowest < priority
 
     def single(self) -> list[Unit]:
         """The pods without a group."""
@@ -114,6 +125,11 @@ class Units:
 
     def _catch_up(self) -> None:
         changed, self._cache.assigned_changed = self._cache.assigned_changed, {}
+        groups, self._cache.terms_changed = self._cache.terms_changed, {}
+        for group in groups:
+            self._look_again(group)
+        if changed:
+            self._all = None
         for key in changed:
             self._drop(key)
             record = self._cache.pods.get(key)
@@ -123,10 +139,18 @@ class Units:
             elif record.node:
                 self._add(key, record)
 
+    def _look_again(self, group: str) -> None:
+        """The pods of a group have changed, or what it asks for."""
+        part = self._parts.pop(group, None)
+        if part is not None:
+            self._trees.pop(part.composite, None)
+            self._all = None
+
     def _drop(self, key: str) -> None:
         self._single.pop(key, None)
         group = self._group_of.pop(key, None)
         if group is not None:
+            self._look_again(group)
             self._grouped[group].pop(key, None)
             if not self._grouped[group]:
                 del self._grouped[group]
@@ -136,6 +160,7 @@ class Units:
         if record.ref is None:
             self._single[key] = Unit(key, record.priority, (pod,))
         else:
+            self._look_again(record.ref.key)
             self._group_of[key] = record.ref.key
             self._grouped.setdefault(record.ref.key, {})[key] = pod
 
@@ -152,6 +177,33 @@ class Units:
             leaving=leaving or key in self._evicting,
             preempted=key in self._evicting or (disruption is not None and disruption.get("reason") == BY_SCHEDULER),
         )
+
+    def _found(self) -> list[Unit]:
+        found = list(self._single.values())
+        together: dict[str, dict[str, RunningPod]] = {}
+        for key, pods in self._grouped.items():
+            part = self._parts.get(key)
+            if part is None:
+                part = self._parts[key] = self._part(key, pods)
+                self._trees.pop(part.composite, None)
+            if part.composite:
+                together.setdefault(part.composite, {}).update(pods)
+            else:
+                found += part.units
+        found += [self._tree(key, pods) for key, pods in together.items()]
+        if self._kept:
+            found = [unit for unit in found if not any(pod.key in self._kept for pod in unit.pods)]
+        return found
+
+    def _part(self, key: str, pods: dict[str, RunningPod]) -> Part:
+        terms = self._terms(pods)
+        composite = self._together(pods, terms)
+        return Part(composite=composite) if composite else Part(tuple(self._units_of(key, pods, terms)))
+
+    def _tree(self, key: str, pods: dict[str, RunningPod]) -> Unit:
+        if key not in self._trees:
+            self._trees[key] = self._unit(f"tree:{key}", pods, self._terms(pods))
+        return self._trees[key]
 
     def _terms(self, pods: dict[str, RunningPod]) -> GroupTerms | None:
         """What the group of these pods asks for; to be asked once a group, since much is looked up for it."""
