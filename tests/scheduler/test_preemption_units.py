@@ -68,12 +68,13 @@ class History:
         if self.random.random() < 0.3:
             self.remove("PodGroup", name)
             return
-        spec: dict[str, object] = {"disruptionMode": self.random.choice(({"all": {}}, {"single": {}}))}
+        group = make_group(name, disruptionMode=self.random.choice(({"all": {}}, {"single": {}})))
+        spec = group["spec"]
         if self.random.random() < 0.5:
             spec["priority"] = self.random.randrange(3)
         if self.random.random() < 0.5:
             spec["parentCompositePodGroupName"] = self.random.choice(COMPOSITES)
-        self.set(make_group(name, **spec))
+        self.set(group)
 
     def _composite(self) -> None:
         name = self.random.choice(COMPOSITES)

@@ -355,29 +355,32 @@ def test_a_pod_that_cannot_be_scored_says_so_in_upstreams_words() -> None:
     assert verdict.rejection.message.startswith('running PreScore plugin "NodeAffinity": [0].matchExpressions[0]')
 
 
-def waiting_gangs(*, cpu: str = "2", priority: int = 0, count: int = 3, **spec: object) -> list[Object]:
+def waiting_gangs(count: int = 3, *, in_rack: bool = False) -> list[Object]:
     """Gangs of two, each of another shape, so that none of them stands for another."""
+    groups = [make_group(f"g{at}", min_count=2) for at in range(count)]
+    for group in groups if in_rack else ():
+        group["spec"]["schedulingConstraints"] = {"topology": [{"key": "rack"}]}
     members = [
-        make_pod(f"g{at}-{member}", cpu=cpu, memory=f"{at + 1}Gi", group=f"g{at}", priority=priority)
+        make_pod(f"g{at}-{member}", cpu="2", memory=f"{at + 1}Gi", group=f"g{at}")
         for at in range(count)
         for member in range(2)
     ]
-    return [*(make_group(f"g{at}", min_count=2, **spec) for at in range(count)), *members]
+    return [*groups, *members]
 
 
-def full_core(nodes: int, gangs: list[Object], *, racks: int = 1, priority: int = 0) -> SchedulerCore:
+def full_core(nodes: int, gangs: list[Object], *, racks: int = 1) -> SchedulerCore:
     """Nodes of two cores, each taken by a pod `used-…`, and gangs that were tried in vain."""
     labels = [{"rack": f"r{at % racks}"} for at in range(nodes)]
     core = core_with(*(make_node(f"n{at}", cpu="2", labels=labels[at]) for at in range(nodes)))
-    core.cache.apply_pods(added(*(used(at, priority) for at in range(nodes))))
+    core.cache.apply_pods(added(*(used(at) for at in range(nodes))))
     core.cache.apply_pod_groups(added(*(each for each in gangs if each["kind"] == "PodGroup")))
     core.cache.apply_pods(added(*(each for each in gangs if each["kind"] == "Pod")))
     assert work(core) == {}
     return core
 
 
-def used(at: int, priority: int = 0) -> Object:
-    return make_pod(f"used-{at}", cpu="2", node=f"n{at}", priority=priority)
+def used(at: int) -> Object:
+    return make_pod(f"used-{at}", cpu="2", node=f"n{at}")
 
 
 def attempts(core: SchedulerCore) -> int:
@@ -398,9 +401,18 @@ def test_room_for_one_member_makes_no_gang_try_and_room_for_all_makes_one_of_the
     assert set(work(core, 300.0)) == {"default/g1-0", "default/g1-1"}
 
 
+def test_a_gang_that_has_slept_for_long_tries_though_nothing_helps_it() -> None:
+    core = full_core(3, waiting_gangs(count=1))
+    core.cache.apply_pods(gone(used(0)))
+    assert work(core, 100.0) == {}
+    assert attempts(core) == 1
+    assert core.queue.flush(1000.0) == 1
+    assert work(core, 1000.0) == {}
+    assert attempts(core) == 2
+
+
 def test_room_in_two_domains_makes_no_gang_try_that_needs_one() -> None:
-    topology = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
-    core = full_core(4, waiting_gangs(**topology), racks=2)
+    core = full_core(4, waiting_gangs(in_rack=True), racks=2)
     core.cache.apply_pods(gone(used(0)))
     core.cache.apply_pods(gone(used(1)))
     assert work(core, 100.0) == {}
@@ -427,8 +439,7 @@ def test_a_gang_that_may_preempt_tries_again_as_soon_as_one_member_fits() -> Non
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 5), unique=True, min_size=1, max_size=6), st.integers(1, 3), st.booleans())
 def test_no_gang_sleeps_while_it_fits(ends: list[int], racks: int, constrained: bool) -> None:
-    topology = {"schedulingConstraints": {"topology": [{"key": "rack"}]}} if constrained else {}
-    core = full_core(6, waiting_gangs(**topology), racks=racks)
+    core = full_core(6, waiting_gangs(in_rack=constrained), racks=racks)
     for turn, at in enumerate(ends):
         core.cache.apply_pods(gone(used(at)))
         work(core, 100.0 * (turn + 1))

@@ -297,7 +297,9 @@ class SchedulerCore:
         if self.greedy is not None or waiting is None or waiting.woken_from is None:
             return False
         signature = ask.signature
-        if signature.is_one_pod or signature != waiting.woken_from or ANY in waiting.waited_for:
+        if signature.is_one_pod or signature != waiting.woken_from:
+            return False
+        if not waiting.waited_for or ANY in waiting.waited_for:
             return False
         may_plan = not self.preemptions.is_waiting(ask.entity) and self._may_make_room(ask.priority)
         if may_plan:

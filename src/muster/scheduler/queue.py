@@ -42,7 +42,8 @@ class Place(Enum):
 class Entity:
     """One thing to schedule. `timestamp_s`: its last enqueue. `retry_at_s`: no attempt before, save when idle.
 
-    `woken_from`: the pool that it slept in before an event woke it, `waited_for` what that pool waited for.
+    `woken_from`: the pool that it slept in before it was woken. `waited_for`: what that pool waited for, where an event
+    woke it that may help no more by the time that it is tried.
     """
 
     key: str
@@ -232,9 +233,12 @@ class SchedulingQueue:
         self._place(entity, Place.ERROR_BACKOFF, "ScheduleAttemptFailure")
         heapq.heappush(self._error_backoff, (entity.retry_at_s, entity.order, key))
 
-    def wake(self, signature: Hashable, count: int, now: float, event: str) -> int:
-        """Move the first `count` entities of a pool to active, or to backoff; how many there were."""
-        waited_for = self._waiting.waits_of(signature)
+    def wake(self, signature: Hashable, count: int, now: float, event: str, *, anyway: bool = False) -> int:
+        """Move the first `count` entities of a pool to active, or to backoff; how many there were.
+
+        `anyway`: they are to be tried even if nothing seems to help them.
+        """
+        waited_for = frozenset[str]() if anyway else self._waiting.waits_of(signature)
         keys = self._waiting.take(signature, count)
         for key in keys:
             entity = self._entities[key]
@@ -255,7 +259,7 @@ class SchedulingQueue:
         stale = [pool for pool in self._waiting.pools if now - pool.since_s >= self._flush_after_s]
         for pool in stale:
             pool.since_s = now
-        return sum(self.wake(pool.signature, 1, now, "UnschedulableTimeout") for pool in stale)
+        return sum(self.wake(pool.signature, 1, now, "UnschedulableTimeout", anyway=True) for pool in stale)
 
     def next_retry_s(self) -> float | None:
         """When the next backoff that is not cut short by idleness ends; None without any."""
