@@ -16,7 +16,7 @@ from warnings import warn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.api.codec import Object, Objects, copy_object
+from muster.api.codec import Object, Objects, copy_object, dumps
 from muster.api.groups import GroupRef, GroupTerms
 from muster.api.manifests import (
     Manifest,
@@ -446,9 +446,18 @@ def read(source: Source) -> list[Manifest]:
         return parse(source)
     objects: Sequence[Object | Manifest] = source
     return [
-        each if isinstance(each, Manifest) else checked(Manifest("<objects>", number, each))
+        each if isinstance(each, Manifest) else _written(Manifest("<objects>", number, each))
         for number, each in enumerate(objects, start=1)
     ]
+
+
+def _written(manifest: Manifest) -> Manifest:
+    """An object that a program made, if it could have been written down. Raises `ManifestError`."""
+    try:
+        dumps(manifest.object)
+    except TypeError as error:
+        raise manifest.error(f"this cannot be written as JSON: {error}") from error
+    return checked(manifest)
 
 
 def _replicas(owner: Object) -> Objects:

@@ -548,3 +548,8 @@ def test_check_says_why_something_cannot_be_tried(tmp_path: Path, capsys: pytest
     out = " ".join(capsys.readouterr().out.split())
     assert "1.36: cannot be tried: " in out
     assert "no PriorityClass with name none was found" in out
+
+
+def test_objects_that_cannot_be_written_are_refused() -> None:
+    with pytest.raises(ManifestError, match="cannot be written as JSON: Dict key must be str"):
+        Cluster.load([{**make_pod("p"), "spec": {False: 1}}])

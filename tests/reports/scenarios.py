@@ -2,10 +2,11 @@
 
 A scenario is one document with these keys:
 
-- `about`: a sentence, the test's name; `source`: the public report it was made from
+- `about`: a sentence, the test's name; `source`: the public report it was made from, or `kind: ` and what many report
 - `nodes`: texts of `--nodes`; `objects`: manifests or short forms; `options`: fields of `ClusterOptions`; `until`
+- `config`: a KubeSchedulerConfiguration of the scheduler
 - `at`: entries `{time, do}` (a step, as in `muster simulate --at`) or `{time, objects}`
-- `want`: what must hold at the end, by the functions of `EXPECTATIONS`
+- `want`: what must hold at the end, by the functions of `EXPECTATIONS`; or `rejected`: what the server says instead
 
 Short forms of objects (all other keys are those of the builders; `spec` is merged into the pod's):
 `{node: NAME, …}`, `{pod: NAME, …}`, `{group: NAME, minCount: 2, …}`, `{job: NAME, pods: 3, …}` and
@@ -25,7 +26,10 @@ from msgspec import Struct
 
 from muster.api.codec import JSON, Object, Objects
 from muster.api.durations import parse_duration
+from muster.api.manifests import ManifestError
 from muster.nodes.spec import parse_node_spec
+from muster.scheduler.configuration.reading import read_configuration
+from muster.scheduler.options import SchedulerOptions
 from muster.simulator.options import ClusterOptions
 from muster.simulator.refusals import standing_refusals
 from muster.simulator.report import report
@@ -34,6 +38,8 @@ from muster.simulator.steps import read_step
 from muster.simulator.world import manifests_of
 from muster.testing.builders import make_group, make_job, make_node, make_pod
 
+ONE_MOMENT_S = 2.0
+"""Bindings of a group are written one after the other; a request takes up to 20 ms."""
 RUN_SECONDS = "sim.muster-k8s.dev/run-seconds"
 
 
@@ -54,9 +60,15 @@ class Scenario(Struct, frozen=True):
                 nodes=[parse_node_spec(text) for text in self.value.get("nodes") or ()],
                 until_s=parse_duration(self.value.get("until", "1h")),
                 keeps_schedules="until" in self.value,
-                options=ClusterOptions(**(self.value.get("options") or {})),
+                options=self._options(),
             )
         )
+
+    def _options(self) -> ClusterOptions:
+        given = dict(self.value.get("options") or {})
+        if "config" in self.value:
+            given["scheduler"] = SchedulerOptions().with_configuration(read_configuration(self.value["config"]))
+        return ClusterOptions(**given)
 
     def _classes(self) -> Objects:
         later = [obj for entry in self.value.get("at") or () for obj in entry.get("objects") or ()]
@@ -152,6 +164,16 @@ def _gang(name: str, entry: Object) -> Iterator[Object]:
 
 
 # What must hold
+
+
+def faults_of(scenario: Scenario) -> list[str]:
+    """Run a scenario: what of its expectations does not hold, in words."""
+    pattern = scenario.value["want"].get("rejected")
+    try:
+        result = scenario.run()
+    except ManifestError as error:
+        return [] if pattern and re.search(pattern, str(error)) else [str(error)]
+    return ["rejected: it was not"] if pattern else check(scenario, result)
 
 
 def check(scenario: Scenario, result: Object) -> list[str]:
@@ -259,6 +281,36 @@ def _offers_not(result: Object, want: dict[str, list[str]]) -> Iterator[str]:
                 yield f"{group['name']}: {pattern!r} must not be among {texts}"
 
 
+def _reasons(result: Object, want: Object) -> Iterator[str]:
+    """The reasons of pods that wait; those whose name begins so all have it."""
+    for start, reason in want.items():
+        found = {pod["name"]: pod["reason"] for pod in result["pods"] if pod["name"].startswith(start)}
+        if not found or set(found.values()) != {reason}:
+            yield f"{start}: want {reason!r}, got {found}"
+
+
+def _together(result: Object, want: list[str]) -> Iterator[str]:
+    """Pods whose name begins so got their nodes at one moment."""
+    for start in want:
+        times = {pod["scheduled_s"] for pod in result["pods"] if pod["name"].startswith(start)}
+        if None in times or max(times) - min(times) > ONE_MOMENT_S:
+            yield f"{start}: want one moment, got {sorted(times, key=str)}"
+
+
+def _in_order(result: Object, want: list[str]) -> Iterator[str]:
+    """The pods of a Job by index fill one node after the other: no node is come back to."""
+    for job in want:
+        pods = {int(found[1]): pod["node"] for pod in result["pods"] if (found := _index(job, pod["name"]))}
+        nodes = [pods[index] for index in sorted(pods)]
+        runs = [node for at, node in enumerate(nodes) if at == 0 or nodes[at - 1] != node]
+        if None in nodes or len(runs) != len(set(nodes)):
+            yield f"{job}: want ranks side by side, got {nodes}"
+
+
+def _index(job: str, pod: str) -> re.Match[str] | None:
+    return re.fullmatch(rf"{re.escape(job)}-(\d+)-\w+", pod)
+
+
 def _topology(result: Object, want: Object) -> Iterator[str]:
     found = {group["name"]: group["topology"] for group in result["groups"]}
     yield from _differences(found, want)
@@ -308,6 +360,9 @@ EXPECTATIONS: dict[str, Callable[[Object, JSON], Iterator[str]]] = {
     "pod_scheduled": _pod_scheduled,
     "says": _says,
     "refused": _refused,
+    "reasons": _reasons,
+    "together": _together,
+    "in_order": _in_order,
     "offers": _offers,
     "offers_not": _offers_not,
     "topology": _topology,

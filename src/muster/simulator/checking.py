@@ -128,6 +128,9 @@ def _in_1_36(job: Object) -> Integration:
             f"spec.completions is {spec.get('completions', 'not set')}: must equal parallelism ({parallelism})"
         )
     unmet += _own_rules(job)
+    owner = controller_of(job)
+    if owner is not None and owner.get("kind") == "CronJob":
+        unmet.append(f"CronJob {owner.get('name')} owns the Job: in 1.36 Jobs with an owner make no group")
     return Integration("1.36", "none" if unmet else "gang", 0 if unmet else parallelism, tuple(unmet))
 
 

@@ -144,7 +144,9 @@ class _Conductor:
         now = self.world.clock.elapsed_s
         is_quiet = self.world.clock.pending == 0 or timeout is None
         is_over = self.until_s is not None and now + (timeout or 0.0) > self.until_s
-        goes_on = not is_quiet or (self.keeps_schedules and timeout is not None and self._has_schedules())
+        goes_on = not is_quiet or (
+            timeout is not None and ((self.keeps_schedules and self._has_schedules()) or self.world.awaits_retry())
+        )
         if goes_on and not is_over:
             if self.on_progress is not None:
                 self.on_progress(self.world)

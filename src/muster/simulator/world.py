@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from muster.api.codec import Object, Objects
 from muster.api.manifests import Manifest, creation_order, is_from_cluster, resource_of
@@ -16,6 +17,7 @@ from muster.apiserver.store.memory import MemoryStore
 from muster.client.client import object_of, warnings_of
 from muster.client.transport import MERGE_PATCH, ApiError, Transport
 from muster.clock import VirtualClock
+from muster.controllers.runner import DEFAULT_BACKOFF
 from muster.nodes.spec import NodeSpec, completed
 from muster.scheduler.explaining.feed import in_stored_form
 from muster.simulator.embedded import EmbeddedCluster
@@ -27,6 +29,7 @@ from muster.simulator.latency import LatencyTransport
 from muster.simulator.notices import Notice, notices
 from muster.simulator.observed import ObservedStore
 from muster.simulator.options import ClusterOptions
+from muster.simulator.refusals import standing_refusals
 
 REPORTED = (
     *("nodes", "pods", "podgroups", "compositepodgroups", "workloads", "jobs", "topologies.kueue.x-k8s.io"),
@@ -53,6 +56,12 @@ class Outcome(Struct, frozen=True):
     violations: tuple[Violation, ...]
 
 
+RETRIED_WITHIN_S = 1.1 * DEFAULT_BACKOFF.limit_s
+"""A controller tries again within that time, however often it has failed."""
+_RULES = ("/resourcequotas/", "/limitranges/", "/priorityclasses/", "/runtimeclasses/")
+"""What decides whether an object may be made, by the beginning of keys."""
+
+
 @dataclass(slots=True)
 class World:
     """One simulation. `seed` decides latencies, names and uids, hence the order of what happens at once."""
@@ -68,6 +77,7 @@ class World:
     cluster: EmbeddedCluster = field(init=False)
     checker: InvariantChecker = field(init=False)
     _namespaces: dict[str, None] = field(default_factory=dict)
+    _eased_s: float = field(default=0.0)
 
     def __post_init__(self) -> None:
         self.checker = InvariantChecker(self.options)
@@ -134,8 +144,21 @@ class World:
         violations = tuple(self.checker.violations)
         return Outcome(self.time_s, self.seed, is_quiet, self.options, objects, self.history, violations)
 
+    def awaits_retry(self) -> bool:
+        """Whether something that could not be made, such as pods beyond a quota, may be made since then.
+
+        What is refused again and again does not keep a simulation going; but whoever was refused must have tried again
+        after what stood in the way may have gone.
+        """
+        if self.time_s >= self._eased_s + RETRIED_WITHIN_S:
+            return False
+        refusals = standing_refusals(asdict(event) for event in self.history.events)
+        return any(refusal["time_s"] <= self._eased_s for refusal in refusals)
+
     def _observe(self, key: str, value: Object | None, before: Object | None) -> None:
         time_s = self.time_s
+        if key.startswith(_RULES) or (key.startswith("/pods/") and (value is None or _has_ended(value))):
+            self._eased_s = time_s
         self.history.observe(key, value, before, time_s)
         self.checker.observe(key, value, before, time_s)
 
@@ -199,3 +222,7 @@ class World:
 def manifests_of(objects: Iterable[Object]) -> list[Manifest]:
     """Objects made by a program as manifests; errors then name them by their number."""
     return [Manifest("<objects>", number, obj) for number, obj in enumerate(objects, start=1)]
+
+
+def _has_ended(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
