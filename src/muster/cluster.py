@@ -16,7 +16,7 @@ from warnings import warn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.api.codec import Object, Objects, copy_object, dumps
+from muster.api.codec import Object, Objects, copy_object, dumps, loads
 from muster.api.groups import GroupRef, GroupTerms
 from muster.api.manifests import (
     Manifest,
@@ -452,12 +452,13 @@ def read(source: Source) -> list[Manifest]:
 
 
 def _written(manifest: Manifest) -> Manifest:
-    """An object that a program made, if it could have been written down. Raises `ManifestError`."""
+    """An object that a program made, as it would be written down. Raises `ManifestError`."""
+    if is_from_cluster(checked(manifest).object):
+        return manifest
     try:
-        dumps(manifest.object)
+        return checked(replace(manifest, object=loads(dumps(manifest.object))))
     except TypeError as error:
         raise manifest.error(f"this cannot be written as JSON: {error}") from error
-    return checked(manifest)
 
 
 def _replicas(owner: Object) -> Objects:

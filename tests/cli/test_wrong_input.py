@@ -551,5 +551,7 @@ def test_check_says_why_something_cannot_be_tried(tmp_path: Path, capsys: pytest
 
 
 def test_objects_that_cannot_be_written_are_refused() -> None:
-    with pytest.raises(ManifestError, match="cannot be written as JSON: Dict key must be str"):
-        Cluster.load([{**make_pod("p"), "spec": {False: 1}}])
+    with pytest.raises(ManifestError, match="cannot be written as JSON: Type is not JSON serializable: set"):
+        Cluster.load([{**make_pod("p"), "spec": {"containers": {"a"}}}])
+    with pytest.warns(ManifestWarning, match='unknown field "spec.false"'):
+        Cluster.load([make_pod("p", spec=yaml.safe_load("no: 1"))])
