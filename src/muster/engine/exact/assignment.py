@@ -7,7 +7,7 @@ import highspy
 import numpy as np
 
 from muster.engine.arrays import Ints
-from muster.engine.exact.highs import minimise_whole, quiet
+from muster.engine.exact.highs import add_row, minimise_whole, quiet
 from muster.engine.exact.problem import Problem, Use
 from muster.engine.exact.work import Budget
 
@@ -43,16 +43,11 @@ def _model(problem: Problem, classes: Ints) -> highspy.HighsLp:
     cells = 2 * shapes + np.arange(len(classes) * shapes).reshape(len(classes), shapes)
     for shape in range(shapes):  # what is placed is on nodes
         columns = np.concatenate([[shape, shapes + shape], cells[:, shape]])
-        _row(highs, columns, np.concatenate([[-1, -1], np.ones(len(classes))]), 0.0, infinity)
+        add_row(highs, columns, np.concatenate([[-1, -1], np.ones(len(classes))]), 0.0, infinity)
     for at, columns in zip(classes.tolist(), cells, strict=True):
         for resource, free in enumerate(problem.free[at].tolist()):
-            _row(highs, columns, problem.requests[:, resource], -infinity, float(free))
+            add_row(highs, columns, problem.requests[:, resource], -infinity, float(free))
     for rule in problem.rows:
         within = cells[np.isin(classes, rule.classes)]
-        _row(highs, within.ravel(), np.tile(rule.weights, len(within)), -infinity, float(rule.most))
+        add_row(highs, within.ravel(), np.tile(rule.weights, len(within)), -infinity, float(rule.most))
     return highs.getLp()
-
-
-def _row(highs: highspy.Highs, columns: Ints, values: np.ndarray, lower: float, upper: float) -> None:
-    used = np.flatnonzero(values)
-    highs.addRow(lower, upper, len(used), columns[used].astype(np.int32), np.asarray(values[used], dtype=np.float64))

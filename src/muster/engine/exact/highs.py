@@ -9,6 +9,7 @@ import highspy
 import numpy as np
 from msgspec import Struct
 
+from muster.engine.arrays import Ints
 from muster.engine.exact.pricing import Floats
 from muster.engine.exact.work import Remaining
 
@@ -40,6 +41,12 @@ def quiet() -> Quiet:
     for name, value in (("threads", 1), ("random_seed", 0), ("parallel", "off")):
         highs.setOptionValue(name, value)
     return highs
+
+
+def add_row(highs: Quiet, columns: Ints, values: np.ndarray, lower: float, upper: float) -> None:
+    """A row of a model: the columns, weighted, are between the two."""
+    used = np.flatnonzero(values)
+    highs.addRow(lower, upper, len(used), columns[used].astype(np.int32), np.asarray(values[used], dtype=np.float64))
 
 
 def work_of(highs: Quiet) -> int:
