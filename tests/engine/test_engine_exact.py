@@ -18,7 +18,7 @@ from muster.engine.exact.master import Patterns, worth
 from muster.engine.exact.pricing import price
 from muster.engine.exact.problem import Problem, Row, Use, keeps_rows, placed_by
 from muster.engine.exact.repair import repaired
-from muster.engine.exact.solver import Solved, solve
+from muster.engine.exact.solver import Solved, filled, solve
 from muster.engine.exact.work import Budget
 
 ENOUGH_WORK = 3_000_000
@@ -391,9 +391,9 @@ def test_nodes_are_parted_by_rules_about_some_of_them_and_each_part_is_filled() 
     for part in halves:
         problem = problem.with_row(Row(part, (1, 1, 1, 1), int(totals[list(part)].sum())))
 
-    uses = place_by_blocks(problem, Patterns(), totals, Budget(ENOUGH_WORK))
+    uses = place_by_blocks(problem, Patterns(), totals, Budget(ENOUGH_WORK), filled)
 
     assert_fits(problem, uses)
     assert keeps_rows(problem, uses)
     assert worth(problem, uses) == problem.value(problem.demand)
-    assert place_by_blocks(planted_problem(Random(5), 48), Patterns(), totals, Budget(ENOUGH_WORK)) == ()
+    assert place_by_blocks(planted_problem(Random(5), 48), Patterns(), totals, Budget(ENOUGH_WORK), filled) == ()

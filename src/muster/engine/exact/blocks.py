@@ -6,55 +6,79 @@ smaller and with fewer rules, so that dives and repairs find their way in it.
 
 from __future__ import annotations
 
-import highspy
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 from msgspec.structs import replace
 
 from muster.engine.arrays import Ints
-from muster.engine.exact.certificate import short
-from muster.engine.exact.columns import Bounded, generate
-from muster.engine.exact.dive import dive
-from muster.engine.exact.highs import add_row, minimise_whole, quiet
-from muster.engine.exact.master import Master, Patterns, worth
+from muster.engine.exact.certificate import Weighing, short
+from muster.engine.exact.dealing import Cut, dealt_evenly, rounded
+from muster.engine.exact.master import Patterns, worth
 from muster.engine.exact.pricing import Floats
 from muster.engine.exact.problem import Problem, Row, Use
-from muster.engine.exact.repair import repaired, within
+from muster.engine.exact.repair import within
 from muster.engine.exact.work import Budget
 
-_NEARLY_WHOLE = 0.7
-_DEAL_TREE = 100
-_EPSILON = 1e-6
+_DEALS = 6
+_SHARE = 2
+"""A part gets this part of the work that is left."""
+
+Fill: TypeAlias = Callable[[Problem, Patterns, Budget], tuple[tuple[Use, ...], Weighing | None]]
+"""A placement of a problem's pods, and a proof that not all of them have a place if there is one."""
 
 
-def place_by_blocks(problem: Problem, patterns: Patterns, totals: Floats, budget: Budget) -> tuple[Use, ...]:
-    """A placement that has in each part what `totals` [C, G] say, rounded; () if rules do not part the nodes, or if a
-    part cannot hold what it was dealt."""
+def place_by_blocks(
+    problem: Problem, patterns: Patterns, totals: Floats, budget: Budget, fill: Fill
+) -> tuple[Use, ...]:
+    """A placement that has in each part about what `totals` [C, G] say; () if rules do not part the nodes, or if parts
+    cannot hold what they are dealt.
+
+    What is learnt of a part that cannot hold its share is kept for the next deal (Benders' decomposition).
+    """
     blocks = _blocks(problem)
     if len(blocks) < 2 or problem.first.any():
         return ()
     shares = np.array([totals[block].sum(axis=0) for block in blocks])
-    parts = _parts(problem, _rounded(problem, shares, blocks), blocks)
-    if not parts:
-        evenly = _evenly(problem, shares, blocks, budget)
-        parts = [] if evenly is None else _parts(problem, evenly, blocks)
+    deal, cuts, best = rounded(problem, shares, blocks), list[Cut](), tuple[Use, ...]()
+    for _ in range(_DEALS):
+        parts = [_part(problem, block, demand) for block, demand in zip(blocks, deal, strict=True)]
+        found, learnt = _placed(parts, blocks, patterns, budget, fill)
+        best = max(best, found, key=lambda uses: worth(problem, uses))
+        if not learnt or budget.is_used_up:
+            break
+        cuts += learnt
+        again = dealt_evenly(problem, shares, blocks, cuts, budget)
+        if again is None:
+            break
+        deal = again
+    return best
+
+
+def _placed(
+    parts: list[Problem], blocks: list[Ints], patterns: Patterns, budget: Budget, fill: Fill
+) -> tuple[tuple[Use, ...], list[Cut]]:
+    """A placement of all parts; or none, and what shows that parts cannot hold their shares."""
+    proofs = [short(part) for part in parts]
+    cuts = [_cut(at, part, proof) for at, (part, proof) in enumerate(zip(parts, proofs, strict=True)) if proof]
     found: list[Use] = []
-    for block, part in zip(blocks, parts, strict=False):
-        uses = _filled(part, within(patterns, block, part), budget)
+    for at, (block, part) in enumerate(zip(blocks, parts, strict=True) if not cuts else ()):
+        own = Budget(max(0, budget.work - budget.spent) // _SHARE, budget.remaining)
+        uses, proof = fill(part, within(patterns, block, part), own)
+        budget.spent += own.spent
+        if proof is not None:
+            return (), [_cut(at, part, proof)]
+        patterns.add([int(block[use.at]) for use in uses], [use.counts for use in uses])
         found += [replace(use, at=int(block[use.at])) for use in uses]
-    return tuple(found)
+    return tuple(found), cuts
 
 
-def _parts(problem: Problem, dealt: Ints, blocks: list[Ints]) -> list[Problem]:
-    """The part of each block; none if one of them cannot hold what it was dealt, by sums alone."""
-    parts = [_part(problem, block, demand) for block, demand in zip(blocks, dealt, strict=True)]
-    return [] if any(short(part) is not None for part in parts) else parts
-
-
-def _filled(part: Problem, patterns: Patterns, budget: Budget) -> tuple[Use, ...]:
-    master, target = Master(part, patterns), part.value(part.demand)
-    generate(master, Bounded(target), target - 1, budget)
-    uses = dive(master, target, budget, _NEARLY_WHOLE)
-    return uses if worth(part, uses) >= target else repaired(part, master.patterns, uses, target, budget)
+def _cut(at: int, part: Problem, proof: Weighing) -> Cut:
+    """What a weighing says of any share: together the pods weigh no more than the heaviest patterns of the nodes."""
+    most = sum(int(nodes) * heaviest for nodes, heaviest in zip(part.nodes.tolist(), proof.heaviest, strict=True))
+    most += sum(price * row.most for price, row in zip(proof.prices, part.rows, strict=True))
+    return Cut(at, proof.weights, most)
 
 
 def _blocks(problem: Problem) -> list[Ints]:
@@ -69,51 +93,6 @@ def _blocks(problem: Problem) -> list[Ints]:
         block[np.isin(block, joined)] = joined[0]
     parts = [np.flatnonzero(block == each) for each in np.unique(block[usable])]
     return parts if len(parts) <= len(problem.rows) else []
-
-
-def _rounded(problem: Problem, totals: Floats, blocks: list[Ints]) -> Ints:
-    """int64[B, G]: the totals in whole numbers, as many of each shape as there are. What is left over by rounding down
-    goes where most was cut off, and of these to the part that has most room for what it was dealt."""
-    dealt = np.floor(totals + _EPSILON).astype(np.int64)
-    free = np.array([problem.nodes[block] @ problem.free[block] for block in blocks], dtype=np.float64)
-    cut = totals - dealt
-    for shape in np.argsort(-problem.requests.max(axis=1), kind="stable").tolist():
-        for _ in range(int(problem.demand[shape] - dealt[:, shape].sum())):
-            room = (1 - dealt @ problem.requests / np.maximum(free, 1)).min(axis=1)
-            at = int(np.lexsort((np.arange(len(blocks)), -room, cut[:, shape] <= _EPSILON))[0])
-            dealt[at, shape] += 1
-            cut[at, shape] = 0.0
-    return dealt
-
-
-def _evenly(problem: Problem, totals: Floats, blocks: list[Ints], budget: Budget) -> Ints | None:
-    """int64[B, G]: the totals rounded up or down so that each part can hold its share, if only its sums are looked at,
-    with as much as can be left free in the fullest part; None if none is found.
-
-    Columns: what is left free of each part, in thousandths, then the shares. Rules about whole parts are kept.
-    """
-    number, shapes, infinity = len(blocks), problem.shapes, highspy.kHighsInf
-    free = np.array([problem.nodes[block] @ problem.free[block] for block in blocks], dtype=np.float64)
-    highs, none = quiet(), np.zeros(0, dtype=np.int32)
-    lower = np.concatenate([[0.0], np.floor(totals + _EPSILON).ravel()])
-    upper = np.concatenate([[1000.0], np.ceil(totals - _EPSILON).ravel()])
-    cost = np.concatenate([[-1.0], np.zeros(number * shapes)])
-    highs.addCols(len(cost), cost, lower, upper, 0, none, none, np.zeros(0))
-    cells = 1 + np.arange(number * shapes).reshape(number, shapes)
-    for shape, demand in enumerate(problem.demand.tolist()):
-        add_row(highs, cells[:, shape], np.ones(number), float(demand), float(demand))
-    for at, resource in np.ndindex(*free.shape):
-        columns, amount = np.concatenate([[0], cells[at]]), float(free[at, resource])
-        values = np.concatenate([[amount / 1000], problem.requests[:, resource]])
-        add_row(highs, columns, values, -infinity, amount)
-    for rule in problem.rows:
-        inside = np.isin(np.arange(problem.classes), rule.classes)
-        whole = [at for at, block in enumerate(blocks) if inside[block].all()]
-        if sum(len(blocks[at]) for at in whole) == int(inside[np.concatenate(blocks)].sum()):
-            add_row(highs, cells[whole].ravel(), np.tile(rule.weights, len(whole)), -infinity, float(rule.most))
-    tree = minimise_whole(highs.getLp(), -1000, _DEAL_TREE, budget.remaining)
-    budget.spent += tree.work
-    return None if tree.values is None else tree.values[1:].reshape(number, shapes).astype(np.int64)
 
 
 def _part(problem: Problem, block: Ints, demand: Ints) -> Problem:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from muster.engine.arrays import Ints
 from muster.engine.exact.assignment import assign_to_nodes
 from muster.engine.exact.blocks import place_by_blocks
-from muster.engine.exact.certificate import Full, Proof, Separate, Split, branch, short
+from muster.engine.exact.certificate import Full, Proof, Separate, Split, Weighing, branch, short
 from muster.engine.exact.columns import Bounded, generate
 from muster.engine.exact.dive import dive, dive_to_few
 from muster.engine.exact.full import tightened
@@ -82,6 +82,18 @@ def _solve(problem: Problem, known: tuple[Use, ...], enough: int, most: int, bud
     return Solved(search.uses, search.value, search.cutoff, proof)
 
 
+def filled(problem: Problem, patterns: Patterns, budget: Budget) -> tuple[tuple[Use, ...], Weighing | None]:
+    """A placement of all pods of a problem, or of many; a proof if the relaxation shows that not all have a place."""
+    target = problem.value(problem.demand)
+    search = Search(problem, target, budget, (), 0, patterns)
+    master, bounded = Master(problem, search.patterns), Bounded(target)
+    generate(master, bounded, target - 1, budget)
+    if bounded.most < target:
+        return (), bounded.weighing
+    search.round_off(master, target, bounded.relaxed)
+    return search.uses, None
+
+
 def _always(uses: tuple[Use, ...]) -> bool:
     return True
 
@@ -139,7 +151,7 @@ class Search:
         cells = int(problem.nodes.sum()) * problem.shapes
         is_small = bool(problem.rows) and cells <= _FEW_CELLS
         if problem.rows and relaxed is not None:
-            blocks = place_by_blocks(problem, self.patterns, totals_of(master, relaxed), budget)
+            blocks = place_by_blocks(problem, self.patterns, totals_of(master, relaxed), budget, filled)
             yield blocks
             if not is_small:
                 yield repaired(problem, self.patterns, blocks, target, budget)
