@@ -21,8 +21,9 @@ from muster.engine.exact.problem import Problem, Row, Use
 from muster.engine.exact.repair import within
 from muster.engine.exact.work import Budget
 
-_DEALS = 6
-_SHARE = 2
+_DEALS = 8
+_PARTS_OF_FREE = 10_000
+_SHARE = 6
 """A part gets this part of the work that is left."""
 
 Fill: TypeAlias = Callable[[Problem, Patterns, Budget], tuple[tuple[Use, ...], Weighing | None]]
@@ -69,9 +70,18 @@ def _placed(
         budget.spent += own.spent
         if proof is not None:
             return (), [_cut(at, part, proof)]
+        if worth(part, uses) < part.value(part.demand):
+            cuts.append(_less(at, part))
         patterns.add([int(block[use.at]) for use in uses], [use.counts for use in uses])
         found += [replace(use, at=int(block[use.at])) for use in uses]
     return tuple(found), cuts
+
+
+def _less(at: int, part: Problem) -> Cut:
+    """A guess: the part is to have a little less of everything than what it was dealt."""
+    free = np.maximum(part.nodes @ part.free, 1)
+    weights = np.ceil(part.requests / free * _PARTS_OF_FREE).sum(axis=1).astype(np.int64)
+    return Cut(at, tuple(weights.tolist()), int(part.demand @ weights - weights[part.demand > 0].min(initial=0)))
 
 
 def _cut(at: int, part: Problem, proof: Weighing) -> Cut:
