@@ -120,9 +120,12 @@ class Problem(Struct, frozen=True):
         return int(np.minimum(fits, self.demand).sum()) >= self.need
 
     def lowest_level(self) -> int | None:
-        """The lowest priority such that evicting all units up to it might be enough; None if nothing is."""
+        """The lowest priority such that evicting all units up to it might be enough; None if nothing is.
+
+        Without units nothing is: that it fits without evictions was asked before.
+        """
         levels = np.unique(self.priorities)
-        if not self.enough(np.ones(len(self.units), dtype=np.bool_)):
+        if not len(levels) or not self.enough(np.ones(len(self.units), dtype=np.bool_)):
             return None
         low, high = 0, len(levels) - 1
         while low < high:

@@ -2,7 +2,8 @@
 
 Parts that are alike are dealt over the domains by how many of them each holds (one vectorised pass), and then placed
 domain by domain by the same engine as any group. For pods of one shape without rules between pods the number that a
-domain holds is exact; else it is a bound, and where a domain turns out to hold less, the rest is dealt anew.
+domain holds is exact; else it is a bound, and where a domain turns out to hold less, the rest is dealt anew. Where that
+does not place enough of them, ways to share unlike parts out are tried one after the other (`search`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -26,11 +28,14 @@ from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial
 from muster.engine.topology.layout import Layout
 from muster.engine.topology.partition import Partition, partition_of
+from muster.engine.topology.search import Part, share_out
 from muster.engine.topology.shares import nested_shares
 
 Inside: TypeAlias = Callable[[Profile, Snapshot, GroupRequest, int], Decision]
 """Decides about a request by the rules of a profile, within so much budget."""
 
+_QUESTIONS = 4
+"""For each unit of the budget so many questions about the parts of one domain are asked where parts are shared out."""
 _MOST_ROUNDS = 32
 """So often parts are dealt anew because a domain held fewer of them than its room promised."""
 
@@ -100,6 +105,7 @@ def place_units(
         most = work.bound(snapshot, units) if len(work.placed) < needed else 0
         exact = _counted(profile, snapshot, request, layout, outer)
         most = most if exact is None else min(most, exact)
+        is_tried = len(work.placed) < needed <= most and work.share_out(snapshot, units, needed)
         missing = next((member for member in request.members if member.key not in work.placed), None)
         diagnosis = None if missing is None else diagnose(profile, trial, missing.shape, missing.key)
     members = [member for member in request.members if member.key in work.placed]
@@ -111,6 +117,9 @@ def place_units(
     words = _words(layout)
     if most < needed:
         return Infeasible(f"room for {most} of the {len(request.members)} pods {words}", diagnosis)
+    if is_tried:
+        proof = f"all ways to share the pods out over the domains were tried, and none holds {needed} of them {words}"
+        return Infeasible(proof, diagnosis)
     reason = f"found no placement for {needed} pods {words}, and no proof that there is none"
     return Undecided(max(1, work.spent), reason, diagnosis, placements)
 
@@ -224,16 +233,39 @@ class _Work:
     def _fits(self, domain: int, units: Sequence[Unit]) -> bool:
         """Places all members of the units in the domain, or none."""
         members = tuple(member for unit in units for member in unit.members)
-        subgroups = self.layout.terms.subgroups
-        profile = self.inner.limited(self.profile, domain, () if subgroups is None else (subgroups.key,))
         self.spent += 1
-        budget = max(1, self.limit // 4)
-        decision = self.inside(profile, self.trial, GroupRequest(members[0].key, members, len(members)), budget)
+        decision = self._ask(self.trial, domain, members)
         if not isinstance(decision, Placed) or decision.unplaced:
             return False
         self.placed.update(decision.placements)
         put_members(self.trial, members, decision.placements)
         return True
+
+    def share_out(self, snapshot: Snapshot, units: Sequence[Unit], needed: int) -> bool:
+        """Places enough members after all, if some way to share the units out does; else whether it is sure that none
+        does."""
+        members = [member for unit in units for member in unit.members]
+        if binding(self.profile, snapshot, demands_of(members)):
+            return False
+        parts = [Part(unit.members, unit.kind, self._open_to(snapshot, unit)) for unit in units]
+        found = share_out(parts, needed, partial(self._ask, snapshot), self.limit * _QUESTIONS)
+        if found.placements:
+            self.placed = dict(found.placements)
+        return found.proved
+
+    def _open_to(self, snapshot: Snapshot, unit: Unit) -> tuple[int, ...]:
+        """The domains that may hold the unit."""
+        if unit.domain >= 0:
+            return (unit.domain,)
+        return tuple(np.flatnonzero(self.room(snapshot, unit) > 0).tolist())
+
+    def _ask(self, snapshot: Snapshot, domain: int, members: tuple[Member, ...]) -> Decision:
+        request = GroupRequest(members[0].key, members, len(members))
+        return self.inside(self._within(domain), snapshot, request, max(1, self.limit // 4))
+
+    def _within(self, domain: int) -> Profile:
+        subgroups = self.layout.terms.subgroups
+        return self.inner.limited(self.profile, domain, () if subgroups is None else (subgroups.key,))
 
     def room(self, snapshot: Snapshot, unit: Unit) -> Ints:
         """int64[D]: at most so many units of this kind come to each domain."""
