@@ -16,10 +16,10 @@ from muster.api.meta import name_of, namespace_of
 from muster.cli.check_view import draw
 from muster.cli.errors import CheckFailed
 from muster.cli.inputs import read_manifests, read_node_specs
-from muster.cli.options import NodeSpecs, Output, Write
+from muster.cli.options import INPUT_RANK, NodeSpecs, Output, Write
 from muster.cli.output import check_writable, emit
 
-CHECKED = Group.create_ordered("What is checked")
+CHECKED = Group("What is checked", sort_key=INPUT_RANK)
 Release = Literal["1.35", "1.36", "1.37"]
 _MODES: dict[str, Literal["upstream-1.36", "upstream-1.37"]] = {"1.36": "upstream-1.36", "1.37": "upstream-1.37"}
 

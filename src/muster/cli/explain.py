@@ -12,12 +12,12 @@ from muster.api.manifests import Manifest, ManifestError, is_from_cluster
 from muster.cli.errors import BadInput
 from muster.cli.explain_view import draw
 from muster.cli.inputs import read_manifests
-from muster.cli.options import OUTPUT, Output, Write
+from muster.cli.options import INPUT_RANK, OUTPUT, Output, Write
 from muster.cli.output import check_writable, emit
 from muster.cli.terminal import error_console
 from muster.scheduler.explaining.names import is_name
 
-SOURCE = Group.create_ordered("Source")
+SOURCE = Group("Source", sort_key=INPUT_RANK)
 DEFAULT_EFFORT = 8192
 """Units of work for the changes of one group; see docs/howto/why-it-waits.md."""
 
@@ -29,7 +29,7 @@ def explain(
         Parameter(name=["--file", "-f"], consume_multiple=True, negative="", show_default=False, group=SOURCE),
     ] = (),
     kubeconfig: Annotated[Path | None, Parameter(group=SOURCE)] = None,
-    context: Annotated[str, Parameter(group=SOURCE)] = "",
+    context: Annotated[str, Parameter(show_default=False, group=SOURCE)] = "",
     namespace: Annotated[str, Parameter(name=["--namespace", "-n"])] = "default",
     effort: Annotated[int, Parameter(show_default=False)] = DEFAULT_EFFORT,
     output: Output = "table",

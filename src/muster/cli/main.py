@@ -175,7 +175,7 @@ def application() -> App:
         suppress_keyboard_interrupt=False,
     )
     for command in COMMANDS:
-        app.command(command.target, name=command.name, help=command.summary)
+        app.command(command.target, name=command.name)
     return app
 
 

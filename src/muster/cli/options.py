@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from muster.scheduler.options import SchedulerOptions
     from muster.simulator.options import ClusterOptions
 
-CLUSTER = Group.create_ordered("Cluster")
-OUTPUT = Group.create_ordered("Output")
+INPUT_RANK, CLUSTER_RANK, OUTPUT_RANK = range(3)
+"""The order of options in the help of a command: what it reads comes first."""
+CLUSTER = Group("Cluster", sort_key=CLUSTER_RANK)
+OUTPUT = Group("Output", sort_key=OUTPUT_RANK)
 
 Output: TypeAlias = Annotated[Format, Parameter(name=["--output", "-o"], group=OUTPUT)]
 Write: TypeAlias = Annotated[Path | None, Parameter(name="--write", group=OUTPUT)]

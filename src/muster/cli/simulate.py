@@ -16,7 +16,16 @@ from muster.api.manifests import ManifestError
 from muster.cli.durations import format_duration
 from muster.cli.errors import BadInput, CheckFailed
 from muster.cli.inputs import read_duration, read_manifests, read_node_specs, read_timed
-from muster.cli.options import DEFAULT_BEHAVIOUR, OUTPUT, Behaviour, NodeSpecs, Output, Write, cluster_options
+from muster.cli.options import (
+    DEFAULT_BEHAVIOUR,
+    INPUT_RANK,
+    OUTPUT,
+    Behaviour,
+    NodeSpecs,
+    Output,
+    Write,
+    cluster_options,
+)
 from muster.cli.output import check_writable, emit, warn, write_text
 from muster.cli.report_view import draw, qualified
 from muster.cli.terminal import error_console
@@ -29,7 +38,7 @@ from muster.simulator.run import simulate as run_simulation
 from muster.simulator.steps import StepError
 from muster.simulator.world import World
 
-SIMULATION = Group.create_ordered("Simulation")
+SIMULATION = Group("Simulation", sort_key=INPUT_RANK)
 UNSCHEDULED = ("Gated", "Undecided", "Unschedulable", "Pending")
 """States of a group that has not been scheduled."""
 REDRAW_S = 0.1
