@@ -184,25 +184,6 @@ def test_scheduler_goes_on_after_the_server_was_away(assets: Path, tmp_path: Pat
         run(own, "away", story)
 
 
-def test_half_bound_gang_whose_room_was_taken_meanwhile_is_undone(server: RealServer, tmp_path: Path) -> None:
-    async def story(part: Cluster) -> None:
-        (node,) = await part.add_nodes(1, cpu=4)
-        await part.create_gang("a", 3)
-        await part.bind("a-0", node)
-        await part.create(part.pod("thief", cpu="2", scheduler="other"))
-        await part.bind("thief", node)
-        kubelets = asyncio.create_task(Kubelets(part).run())
-        with muster_scheduler(tmp_path, server.kubeconfig, "--repair-after=2s"):
-            await part.until("the gang is undone", lambda bound: sorted(bound) == ["thief"])
-            events = (await part.client.list(EVENTS, part.name)).items
-            assert [event["involvedObject"]["name"] for event in events if event["reason"] == "PodGroupUndone"] == [
-                "a-0"
-            ]
-        kubelets.cancel()
-
-    run(server, "undone", story)
-
-
 # -- others ----------------------------------------------------------------------------------------------------------
 
 

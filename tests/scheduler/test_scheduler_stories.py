@@ -23,6 +23,7 @@ from muster.apiserver.store.memory import MemoryStore
 from muster.client.client import Client
 from muster.client.transport import Body, Query, Response, TransportError, WatchEvents
 from muster.clock import VirtualClock, run_virtual
+from muster.scheduler.binder import Answer, BindRequest
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.service import Scheduler
 from muster.testing import make_group, make_job, make_node, make_pod
@@ -489,6 +490,36 @@ def test_a_restart_writes_the_condition_that_was_not_written_before() -> None:
         assert await world.group_says("a") == ("True", "Scheduled")
 
     run(story, rule=lambda method, path, asked: "500" if path.endswith("/a/status") else "")
+
+
+def test_decisions_are_a_little_ahead_of_bindings_but_wait_for_no_silent_server() -> None:
+    """As long as there is enough to bind, what comes meanwhile may be decided first."""
+
+    async def story(world: World) -> None:
+        scheduler = world.scheduler
+        silence, send = asyncio.Event(), scheduler._binder._send
+
+        async def late(request: BindRequest) -> Answer:
+            await silence.wait()
+            return await send(request)
+
+        scheduler._binder._send = late  # type: ignore[method-assign]  # a server that takes its time
+        await world.create(make_node("n", cpu="100", pods=1000))
+        for number in range(200):
+            await world.create(*gang(f"g{number}", 2, cpu="1m"))
+
+        def decided() -> int:
+            return sum(record.assumed for record in scheduler.core.cache.pods.values())
+
+        await world.clock.sleep(0.1)
+        assert 0 < decided() < 400
+        await world.clock.sleep(5)
+        assert decided() == 400
+        silence.set()
+        await world.clock.sleep(1)
+        assert len(await world.nodes_of()) == 400
+
+    run(story)
 
 
 def test_a_pod_that_another_scheduler_binds_first_is_lost_to_it_and_the_rest_decides_again() -> None:

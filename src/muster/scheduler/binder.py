@@ -26,6 +26,8 @@ from muster.clock import Clock
 
 FIRST_RETRY_S = 0.1
 MAX_RETRY_S = 10.0
+AHEAD = 4
+"""So many requests a worker are queued while the next decisions are made: the server has work meanwhile."""
 
 
 @dataclass(slots=True)
@@ -89,6 +91,9 @@ class Binder:
         self.answered = asyncio.Event()
         """Set while every request has its final answer."""
         self.answered.set()
+        self.hungry = asyncio.Event()
+        """Set while so little is queued that the workers may soon have nothing to do."""
+        self.hungry.set()
         self._client = client
         self._clock = clock
         self._reports = reports
@@ -107,6 +112,8 @@ class Binder:
 
     def _enqueue(self, request: BindRequest) -> None:
         self._queue.append(request)
+        if len(self._queue) > AHEAD * self._concurrency:
+            self.hungry.clear()
         self._arrived.set()
         self.idle.clear()
 
@@ -123,6 +130,8 @@ class Binder:
                 self._arrived.clear()
                 await self._arrived.wait()
             request = self._queue.popleft()
+            if len(self._queue) <= AHEAD * self._concurrency:
+                self.hungry.set()
             self._busy += 1
             try:
                 self._take(request, await self._send(request))

@@ -269,13 +269,14 @@ class SchedulerCore:
     # -- attempts ----------------------------------------------------------------------------------------------------
 
     def _next_asks(self, now: float, refused: list[Verdict]) -> list[Ask]:
-        """What is next in the queue, as long as it takes few passes of the engine.
+        """What is next in the queue, as long as it takes few passes of the engine, about few pods.
 
         What cannot even be asked, for an object says something unreadable, is held until that changes (`refused`).
         """
         asks: list[Ask] = []
-        passes: set[Signature] = set()
-        while len(asks) < self._batch and len(passes) < self.options.passes:
+        alike: set[Signature] = set()
+        groups = members = 0
+        while len(asks) < self._batch and len(alike) + groups < self.options.passes and members < self._batch:
             popped = self.queue.pop(now)
             if not popped:
                 break
@@ -284,11 +285,16 @@ class SchedulerCore:
             except ValueError as error:
                 refused.append(self._unreadable(popped[0], str(error), now))
                 continue
-            if ask is not None:
-                asks.append(ask)
-                passes.add(ask.signature)
-                if ask.looks_at_others:  # and so must find those before it in their places
-                    break
+            if ask is None:
+                continue
+            asks.append(ask)
+            members += len(ask.members)
+            if ask.ref is None and ask.tree is None:
+                alike.add(ask.signature)
+            else:
+                groups += ask.signature not in self._refused  # each takes a pass, however alike they are
+            if ask.looks_at_others:  # and so must find those before it in their places
+                break
         return asks
 
     def _is_hopeless(self, ask: Ask) -> bool:

@@ -37,8 +37,8 @@ class SchedulerOptions(Struct, frozen=True):
     `decide_in_thread`: what may take long is decided in a thread beside the event loop; for live use only.
     `decide_limit_s`: a cap for each such decision in a live scheduler, besides the work that it may do.
     `strict_order`: plain pods of one priority are decided one after the other even where that makes no difference to
-    who gets a node. `batch` and `passes`: how many entities, and how many that differ, are decided between two turns of
-    the event loop.
+    who gets a node. `batch` and `passes`: about how many pods, and how many groups or pods that differ, are decided
+    between two turns of the event loop.
     `event_source`: the component in whose name events are written.
     `repair_after_s`: a gang that is bound in part for so long is undone (see `repair`); None: never.
     `keeps_together`: whether gangs that ask for it are evicted as a whole when they lose members (see `keeping`).

@@ -55,6 +55,8 @@ from muster.scheduler.watches import OBSERVED, Watches
 
 logger = logging.getLogger(__name__)
 
+AHEAD_S = 0.25
+"""So long at most decisions wait for bindings before them: a server that does not answer holds nobody up."""
 STAND_BY_S = 1.0
 """How often one that does not lead takes over what its watches brought."""
 DRAIN_PAUSE_S = 0.05
@@ -171,9 +173,12 @@ class Scheduler:
             if verdicts:
                 named = [(self._scheduler_name(verdict), verdict) for verdict in verdicts]
                 self.metrics.decided(named, self._clock.now() - now)
-            # 5. Let the others run; without anything ready, sleep until something changes or a backoff ends.
+            # 5. Let the others run: as long as there is enough to bind, what comes meanwhile is decided about, too.
+            #    Without anything ready, sleep until something changes or a backoff ends.
             if verdicts or self.core.queue.has_ready:
                 await asyncio.sleep(0)
+                if self.core.queue.has_ready:
+                    await wait(self._clock, self._binder.hungry, AHEAD_S)
             else:
                 await self._sleep()
 
