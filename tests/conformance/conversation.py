@@ -69,8 +69,8 @@ async def ask(front: Front, recorded: Object, values: Values) -> tuple[int, list
     """Send a recorded request; the code, the texts of the warnings, and the body as a client reads it."""
     answer = await front.answer(_request(recorded, values))
     if isinstance(answer, Streamed):
-        return 200, [], await _events(answer)
-    body = _read(answer)
+        return 200, [], await read_events(answer)
+    body = read_answer(answer)
     if "watch=" in recorded["path"] and isinstance(body, dict):
         body = [body]  # what should have been a stream was recorded as one all the same
     return answer.status, _WARNING.findall(answer.headers.get("Warning", "")), body
@@ -88,7 +88,8 @@ def _request(recorded: Object, values: Values) -> ApiRequest:
     return ApiRequest(recorded["method"], unquote(path), pairs, headers, body)
 
 
-async def _events(answer: Streamed) -> list[Object]:
+async def read_events(answer: Streamed) -> list[Object]:
+    """All events of a watch, until it ends by itself."""
     try:
         return [
             {"type": event.type, "object": loads(dumps(event.object))}
@@ -99,7 +100,8 @@ async def _events(answer: Streamed) -> list[Object]:
         await answer.events.aclose()
 
 
-def _read(answer: Response) -> JSON:
+def read_answer(answer: Response) -> JSON:
+    """The body of an answer as a client reads it: JSON, or a text."""
     data = answer.body if isinstance(answer.body, bytes) else dumps(answer.body)
     try:
         return loads(data)

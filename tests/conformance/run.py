@@ -19,6 +19,7 @@ import kind_device_groups
 import kind_devices
 import kind_groups
 import kind_preemption
+import kind_rbac
 from outcome import Accepted, Kind, Outcome, is_accepted, load_accepted
 
 from muster.api.codec import Object, loads
@@ -32,6 +33,8 @@ KINDS: tuple[Kind, ...] = (
     kind_decisions.KIND,
     kind_groups.KIND,
     kind_preemption.KIND,
+    kind_rbac.KIND,
+    kind_rbac.BOOTSTRAP,
 )
 
 
@@ -40,11 +43,14 @@ class Unusable(Exception):
 
 
 def read_lines(path: Path) -> list[Object]:
-    """The lines of a recording, gzipped or not."""
+    """The lines of a recording, gzipped or not, or its only object."""
     try:
         data = path.read_bytes()
         text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-        return [loads(line) for line in text.splitlines() if line.strip()]
+        lines = [line for line in text.splitlines() if line.strip()]
+        if lines and lines[0].strip() == b"{":
+            return [loads(text)]  # one object over many lines
+        return [loads(line) for line in lines]
     except (OSError, ValueError) as error:
         raise Unusable(f"{path}: {error}") from error
 

@@ -69,6 +69,8 @@ class Expression:
         try:
             value = self._compiled.eval(data=dict(variables))
             plain: JSON = value.plain_value()
+        except TypeError as error:  # such as an optional: the library has no plain value of it
+            raise NotSupported("the value has no form in JSON") from error
         except RuntimeError as error:
             raise _failed(_plain_text(str(error))) from error
         if value.type().name() == "ERROR":
@@ -100,6 +102,48 @@ def compile_expression(text: str, names: tuple[str, ...] = ("self",)) -> Express
         if "undeclared reference" in message and re.search(r"\.(all|exists|existsOne)\(\s*\w+\s*,\s*\w+\s*,", text):
             raise NotSupported("comprehensions with two variables are not supported here") from error
         raise NotAnExpression(message) from error
+
+
+@lru_cache(maxsize=1024)
+def type_of_expression(text: str, declarations: str) -> str:
+    """The type that the expression has by the declared types of its variables, such as BOOL or LIST<STRING>.
+
+    `declarations`: the variables as YAML of cel's environment configuration. Raises `NotAnExpression` with all errors
+    in the words of cel-go, by their place.
+    """
+    try:
+        return str(_typed_environment(declarations).compile(text).return_type().name())
+    except RuntimeError as error:
+        raise NotAnExpression(_by_place(_plain_text(str(error)))) from error
+
+
+@lru_cache(maxsize=16)
+def _typed_environment(declarations: str) -> cel.Env:
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_optional, ext_strings
+
+    extensions = [ext_strings.ExtStrings(), ext_optional.ExtOptional(), _kubernetes()]
+    return cel.NewEnv(config=cel.NewEnvConfigFromYaml(declarations), extensions=extensions)
+
+
+_PLACE = re.compile(r"ERROR: <input>:(\d+):(\d+): ")
+
+
+def _by_place(text: str) -> str:
+    """The errors of a compilation in the order of their places, without those that are there twice."""
+    starts = [found.start() for found in _PLACE.finditer(text)]
+    if not starts:
+        return text
+    ends = [*starts[1:], len(text)]
+    parts = dict.fromkeys(text[start:end].rstrip("\n") for start, end in zip(starts, ends, strict=True))
+    texts = [part.replace("cannot be the range of", "cannot be range of") for part in parts]
+
+    def place(part: str) -> tuple[int, int]:
+        found = _PLACE.match(part)
+        assert found is not None
+        return int(found[1]), int(found[2])
+
+    return "\n".join(sorted(texts, key=place))
 
 
 @lru_cache(maxsize=64)

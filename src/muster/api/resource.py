@@ -73,6 +73,7 @@ KUEUE_TOPOLOGIES = Resource("kueue.x-k8s.io", "v1beta2", "topologies", "Topology
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 WORKLOADS = Resource("scheduling.k8s.io", "v1alpha3", "workloads", "Workload")
 POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha3", "podgroups", "PodGroup")
 COMPOSITE_POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha3", "compositepodgroups", "CompositePodGroup")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -13,6 +14,10 @@ from muster.apiserver.options import ServerOptions
 from muster.apiserver.request import User
 from muster.apiserver.store.protocol import Store
 from muster.clock import rfc3339
+
+if TYPE_CHECKING:
+    from muster.apiserver.authentication.accounts import Accounts
+    from muster.apiserver.authentication.chain import Verdict
 
 
 class Notes(Struct):
@@ -39,7 +44,8 @@ class Context(Struct):
     """One request: the time, chance, options, who asks, and warnings to send along. `now` is in seconds.
 
     `manager`: who is to own the fields that are written; `tracks`: whether new objects note it. `entries`: the
-    managedFields that an apply has decided already.
+    managedFields that an apply has decided already. `accounts`: how tokens are signed, if they are; `verdict`: what
+    the token that a TokenReview asks about is worth.
     """
 
     store: Store
@@ -58,6 +64,8 @@ class Context(Struct):
     dry_run: bool = False
     is_new: bool = False
     warnings: list[str] = field(default_factory=list)
+    accounts: Accounts | None = None
+    verdict: Verdict | None = None
 
     @property
     def timestamp(self) -> str:

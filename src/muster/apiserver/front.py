@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from muster.api.codec import Object, dumps
 from muster.apiserver import protobuf
+from muster.apiserver.access import Access
+from muster.apiserver.authentication.metadata import CONFIGURATION_PATH, KEYS_PATH, key_set, provider
 from muster.apiserver.columns import Column
 from muster.apiserver.discovery import NEWEST_RELEASE, Discovery
 from muster.apiserver.errors import StatusError, bad_request
@@ -38,7 +40,9 @@ class Streamed(Struct, frozen=True):
 class Front:
     """Answers any request to an API server, whatever form the client wants."""
 
-    def __init__(self, server: ApiServer, clock: Clock) -> None:
+    def __init__(self, server: ApiServer, clock: Clock, access: Access | None = None) -> None:
+        """`access`: the gate that requests pass; None: everybody is an administrator."""
+        self._access = access
         self._server = server
         self._clock = clock
         self._discovery = Discovery(server.resources, server.options)
@@ -48,6 +52,8 @@ class Front:
     async def answer(self, request: ApiRequest) -> Response | Streamed:
         """The answer to one request. Never raises for what a client did."""
         try:
+            if self._access is not None:
+                request = await self._access.admit(request)
             return await self._answer(request)
         except StatusError as error:
             return Response(error.code, error.status)
@@ -55,7 +61,7 @@ class Front:
     async def _answer(self, request: ApiRequest) -> Response | Streamed:
         request = _as_json(request)
         if request.method in ("GET", "HEAD"):
-            found = self._discovery.answer(request) or self._openapi.answer(request)
+            found = self._discovery.answer(request) or self._openapi.answer(request) or self._keys(request)
             if found is not None:
                 return found
             if request.path == "/metrics":
@@ -78,6 +84,16 @@ class Front:
         if form == PLAIN or response.status >= 400 or not isinstance(response.body, dict):
             return response
         return self._formed(request, form, response, response.body)
+
+    def _keys(self, request: ApiRequest) -> Response | None:
+        """What others need to check the tokens of service accounts. Source: upstream's `openidmetadata.go`."""
+        accounts = self._server.accounts
+        if accounts is None or request.path not in (CONFIGURATION_PATH, KEYS_PATH):
+            return None
+        cached = {"Cache-Control": "public, max-age=3600"}
+        if request.path == KEYS_PATH:
+            return Response(200, key_set(accounts), {**cached, "Content-Type": "application/jwk-set+json"})
+        return Response(200, provider(accounts, request.headers.get("host", "")), cached)
 
     def _formed(self, request: ApiRequest, form: Form, response: Response, body: Object) -> Response:
         if form.media == "application/yaml":

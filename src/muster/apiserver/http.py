@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
@@ -98,11 +99,12 @@ class HttpServer:
         headers = {name.lower(): value for name, value in raw.headers.items()}
         if self._token and headers.get("authorization") != f"Bearer {self._token}":
             return _failed(401, "Unauthorized", "Unauthorized")
+        repeated = tuple((name.lower(), value) for name, value in raw.headers.items()) if _is_impersonating(headers) else ()
         path, _, query = raw.raw_path.partition("?")
         body = await raw.read() if raw.body_exists else None
         pairs = parse_qsl(query, keep_blank_values=True) if query else ()
         path = unquote(path) if "%" in path else path
-        return await self._front.answer(ApiRequest(raw.method, path, pairs, headers, body))
+        return await self._front.answer(ApiRequest(raw.method, path, pairs, headers, body, header_pairs=repeated))
 
     def _whole(self, answer: Response) -> web.Response:
         headers = dict(answer.headers)
@@ -111,7 +113,7 @@ class HttpServer:
             headers.setdefault("Content-Type", "text/plain; charset=utf-8")
         else:
             body = self._encoder.encode(answer.body) + b"\n"
-            headers["Content-Type"] = "application/json"
+            headers.setdefault("Content-Type", "application/json")
         headers.setdefault("Cache-Control", "no-cache, private")
         return web.Response(body=body, status=answer.status, headers=headers)
 
@@ -177,6 +179,11 @@ class Encoder:
             del self._known[next(iter(self._known))]
         self._known[key] = (obj, data)
         return data
+
+
+def _is_impersonating(headers: Mapping[str, str]) -> bool:
+    """Whether headers may be there several times that mean something each."""
+    return any(name.startswith("impersonate-") for name in headers)
 
 
 def _failed(code: int, reason: str, message: str) -> Response:

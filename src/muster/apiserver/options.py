@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 Release = Literal["1.35", "1.36", "1.37"]
+Mode = Literal["AlwaysAllow", "AlwaysDeny", "RBAC"]
 JobGroups = Literal["off", "1.36", "1.37"]
 
 
@@ -16,6 +17,7 @@ class ServerOptions(Struct, frozen=True):
     `job_groups`: by which release's rules Jobs get groups (it decides what may change in a Job); None: those of the
     emulated release, else of 1.36.
     `taint_new_nodes`: new nodes get the not-ready taint, as TaintNodesByCondition does; None: only under `emulate`.
+    `authorization_modes`: who decides what a user may do; with RBAC the server makes the roles that every cluster has.
     `bookmark_interval_s`: how often watches that allow bookmarks get one.
     """
 
@@ -23,6 +25,7 @@ class ServerOptions(Struct, frozen=True):
     job_groups: JobGroups | None = None
     taint_new_nodes: bool | None = None
     bookmark_interval_s: float = 60.0
+    authorization_modes: tuple[Mode, ...] = ("AlwaysAllow",)
 
     @property
     def job_group_rules(self) -> JobGroups:

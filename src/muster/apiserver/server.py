@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import AsyncIterator
-from itertools import count
+from itertools import chain, count
 from weakref import WeakValueDictionary
 
 from muster.api.codec import JSON
 from muster.apiserver import bodies
+from muster.apiserver.authentication.accounts import Accounts
+from muster.apiserver.authentication.chain import Authenticator, Verdict
 from muster.apiserver.context import Context, Notes
 from muster.apiserver.custom.keeper import DefinitionKeeper
 from muster.apiserver.decoding import Types
 from muster.apiserver.errors import StatusError, failure, internal, method_not_allowed
 from muster.apiserver.options import ServerOptions
-from muster.apiserver.registry.bootstrap import bootstrap_objects
+from muster.apiserver.registry.bootstrap import bootstrap_objects, policy_objects
 from muster.apiserver.registry.table import resource_table
 from muster.apiserver.request import ApiRequest
 from muster.apiserver.resources import Route, Served
@@ -46,12 +48,19 @@ class ApiServer:
         self._keeper = DefinitionKeeper(self._verbs, self.resources, self._types)
         self._custom_watches: WeakValueDictionary[int, Watcher] = WeakValueDictionary()
         self._numbers = count()
+        self.accounts: Accounts | None = None
+        """How tokens of service accounts are signed; None: they mean nothing."""
+        self.authenticator: Authenticator | None = None
+        """Who is asked about the tokens of TokenReviews; None: no token is good."""
         self._bootstrap()
         self._keeper.follow(self._own_context)
 
     def _bootstrap(self) -> None:
         """Create what every cluster has, where it is missing."""
-        for served, namespace, obj in bootstrap_objects(self.resources, self._clock.now()):
+        objects = bootstrap_objects(self.resources, self._clock.now())
+        if "RBAC" in self.options.authorization_modes:
+            objects = chain(objects, policy_objects(self.resources, self.options.emulate))
+        for served, namespace, obj in objects:
             ctx = self._context(ApiRequest("POST", ""), served)
             if self.store.get(served.key(namespace, obj["metadata"]["name"])) is None:
                 self._verbs.create(ctx, served, namespace, obj)
@@ -65,6 +74,8 @@ class ApiServer:
         try:
             if route.served.deprecation:
                 ctx.warn(route.served.deprecation)
+            if route.served.resource.kind == "TokenReview" and request.method == "POST":
+                ctx.verdict = await self._verdict(ctx, request, route.served)
             body = self._dispatch(ctx, request, route, route.served)
             status = _success_code(ctx, request, body)
             if self._keeper.is_due(ctx):
@@ -140,7 +151,16 @@ class ApiServer:
             bodies.manager_of(request) if writes else "",
             subresource,
             writes and (isinstance(request.body, bytes) or bool(request.parameter("fieldManager"))),
+            accounts=self.accounts,
         )
+
+    async def _verdict(self, ctx: Context, request: ApiRequest, served: Served) -> Verdict | None:
+        """What the token of a TokenReview is worth. Raises StatusError."""
+        if self.authenticator is None:
+            return None
+        spec = bodies.read_object(ctx, request, served).get("spec") or {}
+        token = spec.get("token")
+        return await self.authenticator.review(token, spec.get("audiences") or ()) if token else None
 
     def _dispatch(self, ctx: Context, request: ApiRequest, route: Route, served: Served) -> JSON:
         if route.subresource:

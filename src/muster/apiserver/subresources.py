@@ -196,8 +196,7 @@ def token(call: Call) -> Object:
     """POST of a TokenRequest: a token for a service account."""
     if call.request.method != "POST":
         raise errors.method_not_allowed()
-    stored = call.stored()
-    return reviews.issued(stored, bodies.read_any(call.request, "TokenRequest"), call.ctx)
+    return reviews.issued(call.stored(), bodies.read_any(call.request, "TokenRequest"), call.ctx, call.namespace)
 
 
 def log(call: Call) -> JSON:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from muster.api.codec import JSON, Object, Objects, dumps
 from muster.apiserver import deletion, errors, listing, managed, metadata
+from muster.apiserver.authorization.attributes import Attributes, denied
+from muster.apiserver.authorization.authorizer import authorizer
 from muster.apiserver.admission import namespace_lifecycle
 from muster.apiserver.bodies import GO_NAMES, DeleteOptions, Patch, check_type
 from muster.apiserver.context import Context
@@ -53,6 +55,15 @@ def writer_of(ctx: Context, served: Served) -> managed.Writer:
         served.subresource("status") is not None,
         not strategy.status_keeps_metadata,
     )
+
+
+def _check_may_create(ctx: Context, served: Served, namespace: str, name: str) -> None:
+    """Who may change an object must also be allowed to create it before that can make a new one."""
+    resource = served.resource
+    attributes = Attributes("create", True, resource.group, resource.plural, "", namespace, name)
+    decision = authorizer(ctx.options.authorization_modes, ctx.store)(ctx.user, attributes)
+    if not decision.is_allowed:
+        raise denied(ctx.user, attributes, decision.reason)
 
 
 class Verbs:
@@ -124,7 +135,8 @@ class Verbs:
         """The answer to an object that is a question. Raises StatusError (422)."""
         problems = served.strategy.validate(obj, ctx)
         if problems:
-            raise errors.invalid(kind_name(served), obj["metadata"].get("name", ""), problems)
+            # Upstream names no kind here.
+            raise errors.invalid(Qualified(served.resource.group, ""), obj["metadata"].get("name", ""), problems)
         entries = self._entries_of_new(ctx, served, obj)
         if entries:
             obj["metadata"]["managedFields"] = entries
@@ -140,6 +152,7 @@ class Verbs:
                 raise errors.not_found(resource_name(served), name)
             new["metadata"].setdefault("name", name)
             ctx.is_new = True
+            _check_may_create(ctx, served, namespace, name)
             return self.create(ctx, served, namespace, new)
         _require_version(served, new["metadata"])
         return self.write(ctx, served, stored, new)
@@ -151,6 +164,7 @@ class Verbs:
             check_type(patch.value, served.resource.api_version, served.resource.kind)
             if stored is None:
                 ctx.is_new = True
+                _check_may_create(ctx, served, namespace, name)
                 new = self.after_patch(ctx, served, None, patch, name)
                 new["apiVersion"], new["kind"] = served.resource.api_version, served.resource.kind
                 return self.create(ctx, served, namespace, new)

@@ -17,6 +17,7 @@ from muster.controllers.batch.cronjob import CronJobController
 from muster.controllers.batch.job import JobController
 from muster.controllers.batch.job_groups import GroupApi
 from muster.controllers.batch.ttl import TtlAfterFinishedController
+from muster.controllers.clusterrole_aggregation import ClusterRoleAggregation
 from muster.controllers.discovery_runner import DiscoveryRunner
 from muster.controllers.disruption import DisruptionController
 from muster.controllers.gc import GarbageCollector
@@ -94,6 +95,7 @@ def _group_api(kinds: Kinds, options: ControllerOptions) -> GroupApi:
 
 
 CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
+    "clusterrole-aggregation-controller": _plain(lambda options: ClusterRoleAggregation()),
     "cronjob-controller": _plain(lambda options: CronJobController()),
     "daemonset-controller": _plain(lambda options: DaemonSetController(options.removal_tie)),
     "deployment-controller": _plain(lambda options: DeploymentController()),

@@ -8,13 +8,15 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from muster.apiserver.options import Release, ServerOptions
+from muster.apiserver.options import Mode, Release, ServerOptions
 from muster.controllers.options import ControllerOptions, JobGroups
 from muster.controllers.registry import CONTROLLERS, KNOWN_NAMES
 from muster.scheduler.options import PlacementMode, SchedulerOptions
 
 ONLY_EMULATED = ("ttl-controller",)
 """Controllers that run only where a release is emulated: they write to every node what nobody here reads."""
+ONLY_WITH_ROLES = frozenset({"clusterrole-aggregation-controller"})
+"""Controllers that run only where roles decide."""
 PARTS = ("controllers", "nodes", "scheduler")
 """What `without` can name besides controllers."""
 
@@ -30,7 +32,7 @@ class ClusterOptions(Struct, frozen=True):
     `job_groups`: by which release's rules Jobs get groups; None: those of the emulated release, else of 1.36.
     `placement`: how decisions are made. `pod_by_pod`: groups are ignored, as by a scheduler without them.
     `node_events`: whether simulated kubelets write events. `controllers` and `scheduler`: what else can be set there;
-    fields that are also here are overwritten.
+    fields that are also here are overwritten. `authorization_modes`: who decides what users may do.
     """
 
     without: frozenset[str] = frozenset()
@@ -41,6 +43,7 @@ class ClusterOptions(Struct, frozen=True):
     node_events: bool = True
     controllers: ControllerOptions = field(default_factory=ControllerOptions)
     scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
+    authorization_modes: tuple[Mode, ...] = ("AlwaysAllow",)
 
     def has(self, component: str) -> bool:
         """Whether a component is part of the cluster."""
@@ -50,12 +53,16 @@ class ClusterOptions(Struct, frozen=True):
         """The controllers to run, sorted."""
         if not self.has("controllers"):
             return []
-        skipped = () if self.emulate else ONLY_EMULATED
+        skipped = frozenset() if self.emulate else frozenset(ONLY_EMULATED)
+        if "RBAC" not in self.authorization_modes:
+            skipped |= ONLY_WITH_ROLES
         return sorted(name for name in CONTROLLERS if self.has(name) and name not in skipped)
 
     def server_options(self) -> ServerOptions:
         """The options of the API server."""
-        return ServerOptions(emulate=self.emulate, job_groups=self.job_groups)
+        return ServerOptions(
+            emulate=self.emulate, job_groups=self.job_groups, authorization_modes=self.authorization_modes
+        )
 
     def controller_options(self) -> ControllerOptions:
         """The options of the controllers."""

@@ -1,16 +1,20 @@
 """Questions that are objects: who am I, may I, is this token good. Nothing is stored; the answer is the object.
 
-Everybody may do everything: authorisation is not built yet. Sources: upstream `pkg/registry/{authentication,
-authorization}`, recordings.
+Sources: upstream `pkg/registry/{authentication,authorization}`, recordings.
 """
 
 from __future__ import annotations
 
 from muster.api.codec import Object
+from muster.apiserver.authentication.accounts import claims_for
+from muster.apiserver.authorization.attributes import Attributes
+from muster.apiserver.authorization.authorizer import authorizer, rules_for
 from muster.apiserver.context import Context
-from muster.apiserver.errors import Qualified, invalid
+from muster.apiserver.errors import Qualified, bad_request, invalid
 from muster.apiserver.fields import FieldError, invalid_value
+from muster.apiserver.metadata import random_uid
 from muster.apiserver.registry.strategy import Strategy
+from muster.apiserver.request import User
 from muster.clock import rfc3339
 
 SHORTEST_TOKEN_S = 600
@@ -28,17 +32,23 @@ class SelfSubjectReviewStrategy(ReviewStrategy):
     """Who am I?"""
 
     def answer(self, obj: Object, ctx: Context) -> Object:
-        user: Object = {"username": ctx.user.name, "groups": list(ctx.user.groups)}
-        if ctx.user.uid:
-            user["uid"] = ctx.user.uid
-        return {**obj, "metadata": {"creationTimestamp": ctx.timestamp}, "status": {"userInfo": user}}
+        return {**obj, "metadata": {"creationTimestamp": ctx.timestamp}, "status": {"userInfo": ctx.user.info()}}
 
 
 class AccessReviewStrategy(ReviewStrategy):
     """May I, or may somebody?"""
 
     def answer(self, obj: Object, ctx: Context) -> Object:
-        return {**obj, "status": {"allowed": True}}
+        spec: Object = obj.get("spec") or {}
+        decision = authorizer(ctx.options.authorization_modes, ctx.store)(self.user(spec, ctx), attributes_in(spec))
+        status: Object = {"allowed": decision.is_allowed}
+        if decision.reason:
+            status["reason"] = decision.reason
+        return {**obj, "status": status}
+
+    def user(self, spec: Object, ctx: Context) -> User:
+        """Whose rights are asked for."""
+        return ctx.user
 
     def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
         spec = obj.get("spec") or {}
@@ -47,12 +57,41 @@ class AccessReviewStrategy(ReviewStrategy):
             both = "cannot be specified in combination with resourceAttributes"
             neither = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
             field = "spec.resourceAttributes" if other is None else "spec.nonResourceAttributes"
-            return [invalid_value(field, other, both if resource is not None else neither)]
-        return []
+            return [invalid_value(field, _in_go(other), both if resource is not None else neither)]
+        return [
+            invalid_value(
+                f"spec.resourceAttributes.{name}.rawSelector",
+                selector["rawSelector"],
+                "may not specified at the same time as requirements",
+            )
+            for name in ("fieldSelector", "labelSelector")
+            if (selector := (resource or {}).get(name) or {}).get("rawSelector") and selector.get("requirements")
+        ]
+
+
+def _in_go(attributes: Object | None) -> Object | None:
+    """Attributes as upstream prints them."""
+    if attributes is None:
+        return None
+    return {"Path": attributes.get("path", ""), "Verb": attributes.get("verb", "")}
+
+
+def attributes_in(spec: Object) -> Attributes:
+    """What an access review asks about."""
+    other = spec.get("nonResourceAttributes")
+    if other is not None:
+        return Attributes(other.get("verb", ""), is_resource=False, path=other.get("path", ""))
+    resource = spec.get("resourceAttributes") or {}
+    fields = ("group", "resource", "subresource", "namespace", "name")
+    group, plural, subresource, namespace, name = (resource.get(field) or "" for field in fields)
+    return Attributes(resource.get("verb", ""), True, group, plural, subresource, namespace, name)
 
 
 class SubjectAccessReviewStrategy(AccessReviewStrategy):
     """May somebody? It must be said who."""
+
+    def user(self, spec: Object, ctx: Context) -> User:
+        return User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
 
     def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
         spec = obj.get("spec") or {}
@@ -62,32 +101,79 @@ class SubjectAccessReviewStrategy(AccessReviewStrategy):
         return errors
 
 
+class LocalAccessReviewStrategy(SubjectAccessReviewStrategy):
+    """May somebody in this namespace?"""
+
+    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
+        errors = super().validate(obj, ctx)
+        spec, namespace = obj.get("spec") or {}, obj["metadata"].get("namespace", "")
+        resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+        if resource is not None and (resource.get("namespace") or "") != namespace:
+            where = "spec.resourceAttributes.namespace"
+            errors.append(invalid_value(where, resource.get("namespace") or "", "must match metadata.namespace"))
+        if other is not None:
+            errors.append(
+                invalid_value("spec.nonResourceAttributes", _in_go(other), "disallowed on this kind of request")
+            )
+        return errors
+
+
 class RulesReviewStrategy(ReviewStrategy):
     """What may I?"""
 
     def answer(self, obj: Object, ctx: Context) -> Object:
-        everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-        status: Object = {
-            "resourceRules": [everything],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-            "incomplete": False,
-        }
+        namespace = (obj.get("spec") or {}).get("namespace") or ""
+        if not namespace:
+            raise bad_request("no namespace on request")
+        status = rules_for(ctx.options.authorization_modes, ctx.store, ctx.user, namespace)
         return {**obj, "metadata": {}, "spec": {}, "status": status}
 
 
 class TokenReviewStrategy(ReviewStrategy):
-    """Is this token good? None is, as long as there is no authentication."""
+    """Is this token good?"""
 
     def answer(self, obj: Object, ctx: Context) -> Object:
-        return {**obj, "status": {"user": {}, "error": "invalid bearer token"}}
+        if not (obj.get("spec") or {}).get("token"):
+            raise bad_request("token is required for TokenReview in authentication")
+        verdict = ctx.verdict
+        if verdict is None or verdict.user is None:
+            error = verdict.error if verdict is not None else "invalid bearer token"
+            return {**obj, "status": {"user": {}, "error": error}}
+        status = {"authenticated": True, "user": verdict.user.info(), "audiences": list(verdict.audiences)}
+        return {**obj, "status": status}
 
 
-def issued(account: Object, request: Object, ctx: Context) -> Object:
-    """The answer to a TokenRequest for a service account. Raises StatusError (422)."""
+def issued(account: Object, request: Object, ctx: Context, namespace: str) -> Object:
+    """The answer to a TokenRequest for a service account. Raises StatusError (400, 404, 409, 422)."""
+    meta, given = account["metadata"], request.get("metadata") or {}
+    if given.get("namespace") and given["namespace"] != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if given.get("name") and given["name"] != meta["name"]:
+        raise bad_request("name in URL does not match name in TokenRequest object")
     spec = dict(request.get("spec") or {})
-    seconds = spec.get("expirationSeconds")
-    if seconds is None:
-        seconds = spec["expirationSeconds"] = DEFAULT_TOKEN_S
+    if spec.get("expirationSeconds") is None:
+        spec["expirationSeconds"] = DEFAULT_TOKEN_S
+    _check_seconds(spec["expirationSeconds"])
+    answer: Object = {
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"name": meta["name"], "namespace": meta["namespace"], "creationTimestamp": ctx.timestamp},
+        "spec": spec,
+    }
+    expires = ctx.now + spec["expirationSeconds"]
+    if ctx.accounts is None:
+        token = f"{ctx.rng.getrandbits(256):064x}"
+    else:
+        spec["audiences"] = spec.get("audiences") or list(ctx.accounts.own_audiences)
+        spec.setdefault("boundObjectRef", None)
+        answer["metadata"]["uid"] = meta["uid"]
+        claims, expires = claims_for(ctx.accounts, account, spec, ctx.read, ctx.now, random_uid(ctx.rng))
+        token = ctx.accounts.key().sign(claims)
+    answer["status"] = {"token": token, "expirationTimestamp": rfc3339(expires)}
+    return answer
+
+
+def _check_seconds(seconds: int) -> None:
     problem = ""
     if seconds < SHORTEST_TOKEN_S:
         problem = "may not specify a duration less than 10 minutes"
@@ -96,11 +182,3 @@ def issued(account: Object, request: Object, ctx: Context) -> Object:
     if problem:
         of = Qualified("authentication.k8s.io", "TokenRequest")
         raise invalid(of, "", [invalid_value("spec.expirationSeconds", seconds, problem)])
-    meta = account["metadata"]
-    return {
-        "kind": "TokenRequest",
-        "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"name": meta["name"], "namespace": meta["namespace"], "creationTimestamp": ctx.timestamp},
-        "spec": spec,
-        "status": {"token": f"{ctx.rng.getrandbits(256):064x}", "expirationTimestamp": rfc3339(ctx.now + seconds)},
-    }

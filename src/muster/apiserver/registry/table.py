@@ -6,7 +6,7 @@ from muster.api.resource import Resource
 from muster.api.versions import HUB, from_hub, to_hub
 from muster.apiserver.custom.strategies import DefinitionStrategy
 from muster.apiserver.options import ServerOptions
-from muster.apiserver.registry import apps, core, cronjobs, daemonsets, devices, reviews, statefulsets
+from muster.apiserver.registry import apps, core, cronjobs, daemonsets, devices, rbac, reviews, statefulsets
 from muster.apiserver.registry.autoscaling import AutoscalerStrategy, from_v2, to_v2
 from muster.apiserver.registry.budgets import BudgetStrategy
 from muster.apiserver.registry.claims import ClaimStrategy
@@ -215,7 +215,7 @@ def _reviews() -> list[Served]:
     entries: tuple[tuple[str, str, str, Strategy], ...] = (
         (authentication, "selfsubjectreviews", "SelfSubjectReview", reviews.SelfSubjectReviewStrategy()),
         (authentication, "tokenreviews", "TokenReview", reviews.TokenReviewStrategy()),
-        (authorization, "localsubjectaccessreviews", "LocalSubjectAccessReview", subject),
+        (authorization, "localsubjectaccessreviews", "LocalSubjectAccessReview", reviews.LocalAccessReviewStrategy()),
         (authorization, "selfsubjectaccessreviews", "SelfSubjectAccessReview", reviews.AccessReviewStrategy()),
         (authorization, "selfsubjectrulesreviews", "SelfSubjectRulesReview", reviews.RulesReviewStrategy()),
         (authorization, "subjectaccessreviews", "SubjectAccessReview", subject),
@@ -352,6 +352,19 @@ def _conversion(version: str) -> Conversion | None:
     return Conversion(lambda obj, old: to_hub(obj, version, old), lambda hub: from_hub(hub, version))
 
 
+def _rbac() -> list[Served]:
+    kinds: tuple[tuple[str, str, Strategy, bool], ...] = (
+        ("clusterrolebindings", "ClusterRoleBinding", rbac.ClusterRoleBindingStrategy(), False),
+        ("clusterroles", "ClusterRole", rbac.ClusterRoleStrategy(), False),
+        ("rolebindings", "RoleBinding", rbac.RoleBindingStrategy(), True),
+        ("roles", "Role", rbac.RoleStrategy(), True),
+    )
+    return [
+        _served("rbac.authorization.k8s.io", "v1", plural, kind, strategy, namespaced=namespaced)
+        for plural, kind, strategy, namespaced in kinds
+    ]
+
+
 def resource_table(options: ServerOptions) -> ResourceTable:
     """The table that a server with these options serves."""
     return ResourceTable(
@@ -364,6 +377,7 @@ def resource_table(options: ServerOptions) -> ResourceTable:
             *_others(),
             *_reviews(),
             *_scheduling(options),
+            *_rbac(),
             *_stored(),
             *_autoscaling(),
             *_metrics(options),
