@@ -70,7 +70,13 @@ class AccessServer:
         self._front = Front(server, clock, Access(self.authenticator, authorizer(modes, self.store)))
 
     async def ask(
-        self, method: str, path: str, *, token: str | None = SUPERUSER, body: JSON = None, headers: Headers | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        token: str | None = SUPERUSER,
+        body: JSON = None,
+        headers: Headers | None = None,
     ) -> tuple[int, JSON, Response | None]:
         """Send a request with a token (None: without); the code, the body as a client reads it, and the answer."""
         path, _, query = path.partition("?")
@@ -85,7 +91,11 @@ class AccessServer:
             pairs += [(name, value) for value in ([values] if isinstance(values, str) else values)]
         data = None if body is None else dumps(body)
         request = ApiRequest(
-            method, unquote(path), tuple(parse_qsl(query, keep_blank_values=True)), dict(pairs), data,
+            method,
+            unquote(path),
+            tuple(parse_qsl(query, keep_blank_values=True)),
+            dict(pairs),
+            data,
             header_pairs=tuple(pairs),
         )
         answer = await self._front.answer(request)
@@ -99,9 +109,6 @@ class AccessServer:
         """Create an object as the superuser; it must succeed."""
         code, body, _ = await self.ask("POST", collection_of(obj), body=obj)
         assert code == 201, body
-
-
-
 
 
 def collection_of(obj: Object) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 import aiohttp
 from answers import compare
-from conversation import _WARNING, _events, _read
+from conversation import _WARNING, read_answer, read_events
 from outcome import Difference
 
 from muster.api.codec import JSON, Object, dumps, loads
@@ -118,8 +118,8 @@ class TwoServers:
         request = ApiRequest(case.method, path, tuple(parse_qsl(query, keep_blank_values=True)), headers, body)
         answer = await self._front.answer(request)
         if isinstance(answer, Streamed):
-            return Answer(200, (), await _events(answer))
-        return Answer(answer.status, tuple(_WARNING.findall(answer.headers.get("Warning", ""))), _read(answer))
+            return Answer(200, (), await read_events(answer))
+        return Answer(answer.status, tuple(_WARNING.findall(answer.headers.get("Warning", ""))), read_answer(answer))
 
 
 def _data(case: Case) -> bytes:

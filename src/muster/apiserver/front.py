@@ -5,8 +5,8 @@ No sockets here: `muster.apiserver.http` brings the requests, and tests may call
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from typing import cast
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, cast
 
 import yaml
 from msgspec import Struct
@@ -28,6 +28,9 @@ from muster.apiserver.tables import IncludeObject, columns_of, described, partia
 from muster.client.transport import Response, WatchEvent, WatchEvents
 from muster.clock import Clock
 
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
 _INCLUDES = ("None", "Metadata", "Object")
 
 
@@ -43,6 +46,8 @@ class Front:
     def __init__(self, server: ApiServer, clock: Clock, access: Access | None = None) -> None:
         """`access`: the gate that requests pass; None: everybody is an administrator."""
         self._access = access
+        self.more_metrics: Callable[[], Iterable[Metric]] = tuple
+        """What else is measured beside requests and objects."""
         self._server = server
         self._clock = clock
         self._discovery = Discovery(server.resources, server.options)
@@ -65,7 +70,7 @@ class Front:
             if found is not None:
                 return found
             if request.path == "/metrics":
-                text = self._metrics.text(self._server.stored_objects())
+                text = self._metrics.text(self._server.stored_objects(), self.more_metrics())
                 return Response(200, text, {"Content-Type": CONTENT_TYPE})
         accept = request.headers.get("accept", "")
         form = choose(accept, OBJECT_FORMS) if accept not in ("", "*/*", "application/json") else PLAIN

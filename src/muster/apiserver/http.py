@@ -99,7 +99,9 @@ class HttpServer:
         headers = {name.lower(): value for name, value in raw.headers.items()}
         if self._token and headers.get("authorization") != f"Bearer {self._token}":
             return _failed(401, "Unauthorized", "Unauthorized")
-        repeated = tuple((name.lower(), value) for name, value in raw.headers.items()) if _is_impersonating(headers) else ()
+        repeated = (
+            tuple((name.lower(), value) for name, value in raw.headers.items()) if _is_impersonating(headers) else ()
+        )
         path, _, query = raw.raw_path.partition("?")
         body = await raw.read() if raw.body_exists else None
         pairs = parse_qsl(query, keep_blank_values=True) if query else ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from muster.apiserver.request import ApiRequest
@@ -77,14 +77,14 @@ class RequestMetrics:
 
         return end
 
-    def text(self, objects: Mapping[str, int]) -> bytes:
-        """Everything counted so far, and how many objects are stored by resource."""
+    def text(self, objects: Mapping[str, int], more: Iterable[Metric] = ()) -> bytes:
+        """Everything counted so far, how many objects are stored by resource, and `more`."""
         from prometheus_client import CollectorRegistry, generate_latest
         from prometheus_client.process_collector import ProcessCollector
 
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        registry.register(_Collected(list(self._families(objects))))
+        registry.register(_Collected([*self._families(objects), *more]))
         return generate_latest(registry)
 
     def _families(self, objects: Mapping[str, int]) -> Iterator[Metric]:

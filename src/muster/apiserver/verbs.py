@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from muster.api.codec import JSON, Object, Objects, dumps
 from muster.apiserver import deletion, errors, listing, managed, metadata
+from muster.apiserver.admission import namespace_lifecycle
 from muster.apiserver.authorization.attributes import Attributes, denied
 from muster.apiserver.authorization.authorizer import authorizer
-from muster.apiserver.admission import namespace_lifecycle
 from muster.apiserver.bodies import GO_NAMES, DeleteOptions, Patch, check_type
 from muster.apiserver.context import Context
 from muster.apiserver.decoding import WrongValue

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import uvloop
 from cyclopts import Parameter
+from msgspec.structs import replace
 
-from muster.apiserver.front import Front
 from muster.apiserver.store.memory import MemoryStore
 from muster.apiserver.store.protocol import Store, StoreCorrupt, StoreFailed
 from muster.cli.collection import raise_gc_thresholds
@@ -27,6 +27,7 @@ from muster.cli.errors import BadInput, CommandError
 from muster.cli.inputs import read_node_specs
 from muster.cli.logs import configure_logging
 from muster.cli.options import DEFAULT_BEHAVIOUR, Behaviour, NodeSpecs, live_options
+from muster.cli.up_access import DEFAULT_ACCESS, AccessOptions, Gate, opened
 from muster.client.kubeconfig import kubeconfig, write_kubeconfig
 from muster.clock import Clock, RealClock
 from muster.nodes.leases import LEASE_S, REAL_LEASE_S
@@ -54,6 +55,7 @@ class Plan:
     data: Path | None
     port: int
     kubeconfig: Path | None
+    access: AccessOptions = DEFAULT_ACCESS
 
 
 def up(
@@ -63,6 +65,7 @@ def up(
     port: int = 0,
     write_kubeconfig: Annotated[Path | None, Parameter(name="--write-kubeconfig")] = None,
     behaviour: Behaviour = DEFAULT_BEHAVIOUR,
+    access: AccessOptions = DEFAULT_ACCESS,
 ) -> int:
     """Start an embedded cluster that kubectl can use.
 
@@ -83,7 +86,8 @@ def up(
     if not 0 <= port <= 65535:
         raise BadInput(f"--port {port}: must be a number from 0 to 65535")
     configure_logging()
-    plan = Plan(read_node_specs(nodes), live_options(behaviour), data, port, write_kubeconfig)
+    options = replace(live_options(behaviour), authorization_modes=access.modes)
+    plan = Plan(read_node_specs(nodes), options, data, port, write_kubeconfig, access)
     gc.disable()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, _kubeconfig_path(plan) as path:
@@ -127,13 +131,22 @@ async def _serve_from(store: Store, plan: Plan, path: Path, stop: asyncio.Event)
     cluster = EmbeddedCluster(store, clock, random.Random(), plan.options, lease_s=lease_s)
     with _no_certificates():
         from muster.apiserver.http import HttpServer
-    http = HttpServer(Front(cluster.server, clock), port=plan.port)
+    async with opened(plan.access, cluster, clock, plan.data) as gate:
+        await _serve_through(
+            HttpServer(gate.front, port=plan.port, ssl_context=gate.ssl_context), gate, cluster, plan, path, stop
+        )
+
+
+async def _serve_through(
+    http: HttpServer, gate: Gate, cluster: EmbeddedCluster, plan: Plan, path: Path, stop: asyncio.Event
+) -> None:
+    store = cluster.server.store
     await _listen(http, plan.port)
     components: asyncio.Task[None] | None = None
     try:
         await cluster.create_nodes(_nodes_to_create(plan, store))
-        components = asyncio.create_task(_run(cluster, store, clock))
-        _write_kubeconfig(path, http.url)
+        components = asyncio.create_task(_run(cluster, store, cluster.clock))
+        _write_kubeconfig(path, http.url, gate)
         raise_gc_thresholds()
         _say_ready(path, http.url)
         await _until(stop, components)
@@ -232,9 +245,9 @@ def _kubeconfig_path(plan: Plan) -> Iterator[Path]:
             yield Path(directory) / "kubeconfig"
 
 
-def _write_kubeconfig(path: Path, url: str) -> None:
+def _write_kubeconfig(path: Path, url: str, gate: Gate) -> None:
     try:
-        write_kubeconfig(path, kubeconfig(url))
+        write_kubeconfig(path, kubeconfig(url, token=gate.token, ca=gate.certificate))
     except OSError as error:
         raise BadInput(f"--write-kubeconfig {path}: cannot be written: {error.strerror}") from error
 

@@ -16,6 +16,8 @@ from muster.controllers.action import Patch, Result
 from muster.controllers.runner import Request
 from muster.controllers.state import State
 
+WRITTEN = "written"
+
 
 class ClusterRoleAggregation:
     """Keys are the names of ClusterRoles."""
@@ -32,9 +34,11 @@ class ClusterRoleAggregation:
         if role is None or not role.get("aggregationRule"):
             return Result()
         rules = aggregated_rules(role, {name_of(one): one for one in state[CLUSTER_ROLES].all()})
+        if not rules and state.memory(key) is None:
+            return Result()  # what somebody else wrote stays until there is something to put in its place
         if rules == (role.get("rules") or []):
-            return Result()
-        return Result((Patch(CLUSTER_ROLES, "", key, {"rules": rules}),))
+            return Result(memory=WRITTEN)
+        return Result((Patch(CLUSTER_ROLES, "", key, {"rules": rules}),), memory=WRITTEN)
 
 
 def aggregated_rules(role: Object, roles: Mapping[str, Object]) -> Objects:

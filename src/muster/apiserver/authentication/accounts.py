@@ -116,7 +116,12 @@ class Accounts(Struct, frozen=True):
 
 
 def claims_for(
-    accounts: Accounts, account: Object, spec: Object, read: Callable[[str, str, str], Object | None], now: float, jti: str
+    accounts: Accounts,
+    account: Object,
+    spec: Object,
+    read: Callable[[str, str, str], Object | None],
+    now: float,
+    jti: str,
 ) -> tuple[Object, float]:
     """The claims that a valid TokenRequest asks for, and when they expire by what the answer says.
 
@@ -164,9 +169,8 @@ def _bound_claims(bound: Object, account: Object, read: Callable[[str, str, str]
     if kind == "Pod":
         spec = found.get("spec") or {}
         if (spec.get("serviceAccountName") or "") != meta["name"]:
-            raise bad_request(
-                f'cannot bind token for serviceaccount "{meta["name"]}" to pod running with different serviceaccount name.'
-            )
+            account_text = f'cannot bind token for serviceaccount "{meta["name"]}"'
+            raise bad_request(f"{account_text} to pod running with different serviceaccount name.")
         node_name = spec.get("nodeName")
         if node_name:
             node = read("nodes", "", node_name)

@@ -50,7 +50,7 @@ def unauthorized() -> StatusError:
 
 
 class Authenticator:
-    """Tells who sends a request. `issuers` may be replaced while requests come."""
+    """Tells who sends a request."""
 
     def __init__(
         self,
@@ -62,13 +62,24 @@ class Authenticator:
         static: Mapping[str, User] | None = None,
         anonymous: Anonymous | None = None,
     ) -> None:
-        self.issuers = issuers
+        self._issuers = issuers
         self._store = store
         self._clock = clock
         self._accounts = accounts
         self._static = static or {}
         self._anonymous = anonymous or Anonymous()
         self._accepted: dict[tuple[str, tuple[str, ...]], tuple[float, Verdict]] = {}
+
+    def replace_issuers(self, issuers: IssuerSet) -> IssuerSet | None:
+        """Trust these issuers from now on; returns those that were trusted so far."""
+        old, self._issuers = self._issuers, issuers
+        self._accepted.clear()
+        return old
+
+    def stop(self) -> None:
+        """Stop looking up issuers. Idempotent."""
+        if self._issuers is not None:
+            self._issuers.stop()
 
     async def authenticate(self, request: ApiRequest) -> User:
         """The user who sends a request. Raises StatusError (401)."""
@@ -120,7 +131,7 @@ class Authenticator:
             if is_of(self._accounts, token):
                 user, shared = account_of(self._accounts, token, wanted, self._store, self._clock.now())
                 return Verdict(_authenticated(user), tuple(shared))
-            found = await self.issuers.user(token) if self.issuers is not None and own else None
+            found = await self._issuers.user(token) if self._issuers is not None and own else None
             if found is not None:
                 return Verdict(_authenticated(found), own)
         except TokenError as error:

@@ -1,7 +1,7 @@
 """The AuthenticationConfiguration of `--authentication-config`: from the text of a file to typed values.
 
-Decoding is strict, as upstream's: unknown and duplicate fields are errors, in the words of its decoders. What the fields
-may hold is in `validation`. Source: apiserver `pkg/apis/apiserver/v1/types.go` and recordings of a real server.
+Decoding is strict, as upstream's: unknown and duplicate fields are errors, in the words of its decoders. What the
+fields may hold is in `validation`. Source: apiserver `pkg/apis/apiserver/v1/types.go` and recordings of a real server.
 """
 
 from __future__ import annotations
@@ -310,5 +310,3 @@ def _without_null(value: JSON) -> JSON:
 
 def _quoted(text: str) -> str:
     return f'"{text}"'
-
-

@@ -50,8 +50,10 @@ _DURATION = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+|[-+]?
 _GO_LIST = re.compile(r"\.(split|findAll)\($")
 _ESCAPED = re.compile(r"\b[A-Za-z_]*__\w+")
 _ESCAPES = {"__dot__": ".", "__dash__": "-", "__slash__": "/", "__underscores__": "__"}
-_RESERVED = """true false null in as break const continue else for function if import let loop package namespace return
-var void while""".split()
+_RESERVED = re.compile(
+    "true|false|null|in|as|break|const|continue|else|for|function|if|import|let|loop|package|namespace|return|"
+    "var|void|while"
+)
 
 
 class CompilationFailed(Exception):
@@ -201,7 +203,7 @@ def _aliases(text: str) -> dict[str, str]:
 
 def _unescaped(name: str) -> str:
     """What an escaped name stands for. Source: apiserver `pkg/cel/escaping.go`."""
-    if name.startswith("__") and name.endswith("__") and name[2:-2] in _RESERVED:
+    if name.startswith("__") and name.endswith("__") and _RESERVED.fullmatch(name[2:-2]):
         return name[2:-2]
     return re.sub("|".join(_ESCAPES), lambda match: _ESCAPES[match[0]], name)
 

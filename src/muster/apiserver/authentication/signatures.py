@@ -120,6 +120,6 @@ def _verifies(token: Token, key: Key) -> bool:
 
     algorithm = _algorithm(token.algorithm)
     try:
-        return algorithm.verify(token.signed, algorithm.from_jwk(key.jwk), token.signature)  # type: ignore[arg-type]  # a dict is allowed
+        return algorithm.verify(token.signed, algorithm.from_jwk(key.jwk), token.signature)
     except (PyJWTError, ValueError, TypeError, KeyError):
         return False

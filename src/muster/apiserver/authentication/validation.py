@@ -35,9 +35,7 @@ from muster.apiserver.fields import (
 )
 
 MOST_ISSUERS = 64
-_PREFIX_NEEDED = (
-    "prefix is required when claim is set. It can be set to an empty string to disable prefixing"
-)
+_PREFIX_NEEDED = "prefix is required when claim is set. It can be set to an empty string to disable prefixing"
 _EMAIL_VERIFIED = (
     "claims.email_verified must be used in claimMappings.username.expression or claimMappings.extra[*].valueExpression "
     "or claimValidationRules[*].expression when claims.email is used in claimMappings.username.expression"
@@ -136,7 +134,10 @@ def checked_at_start(config: AuthenticationConfiguration, own_issuers: Sequence[
 def checked_at_reload(
     config: AuthenticationConfiguration, own_issuers: Sequence[str], anonymous: Anonymous | None
 ) -> CheckedConfiguration:
-    """The configuration that replaces another. `anonymous`: that of the file at the start. Raises `ConfigurationError`."""
+    """The configuration that replaces another; `anonymous` is that of the file at the start.
+
+    Raises `ConfigurationError`.
+    """
     checked, errors = check_configuration(config, own_issuers)
     if config.anonymous != anonymous:
         errors.append(forbidden_field("anonymous", "changed from initial configuration file"))
@@ -160,9 +161,7 @@ def _once(field: str, value: str, seen: set[str]) -> list[FieldError]:
     return []
 
 
-def _check_authenticator(
-    checker: _Checker, rules: JWTAuthenticator, disallowed: Sequence[str], field: str
-) -> None:
+def _check_authenticator(checker: _Checker, rules: JWTAuthenticator, disallowed: Sequence[str], field: str) -> None:
     checker.errors += _issuer_errors(rules.issuer, disallowed, f"{field}.issuer")
     verified = _check_claim_rules(checker, rules.claim_validation_rules, f"{field}.claimValidationRules")
     _check_mappings(checker, rules.claim_mappings, f"{field}.claimMappings", is_email_verified=verified)

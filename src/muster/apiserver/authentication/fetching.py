@@ -1,0 +1,29 @@
+"""GET from an issuer over HTTPS. The one place of authentication that opens connections."""
+
+from __future__ import annotations
+
+import ssl
+
+import aiohttp
+
+from muster.apiserver.authentication.issuers import Fetched, FetchError
+
+TIMEOUT_S = 30.0
+"""Source: apiserver's `oidc.New`."""
+LARGEST_BYTES = 4 * 1024 * 1024
+
+
+async def fetch(url: str, certificate_authority: str) -> Fetched:
+    """GET `url`; its server's certificate must be of the CA (PEM; "": the system's). Raises `FetchError`."""
+    try:
+        context = ssl.create_default_context(cadata=certificate_authority or None)
+        connector = aiohttp.TCPConnector(ssl=context)
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, session.get(url) as answer:
+            body = await answer.content.read(LARGEST_BYTES + 1)
+            if len(body) > LARGEST_BYTES:
+                raise FetchError(f'Get "{url}": the answer is larger than {LARGEST_BYTES} bytes')
+            headers = {name.lower(): value for name, value in answer.headers.items()}
+            return Fetched(answer.status, headers, body)
+    except (TimeoutError, aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
+        raise FetchError(f'Get "{url}": {error or type(error).__name__}') from error
