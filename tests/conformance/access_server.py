@@ -53,7 +53,7 @@ class AccessServer:
         self,
         clock: Clock,
         *,
-        modes: tuple[Mode, ...] = ("RBAC",),
+        modes: tuple[Mode, ...] = ("Node", "RBAC"),
         issuers: IssuerSet | None = None,
         anonymous: Anonymous | None = None,
     ) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 Release = Literal["1.35", "1.36", "1.37"]
-Mode = Literal["AlwaysAllow", "AlwaysDeny", "RBAC"]
+Mode = Literal["AlwaysAllow", "AlwaysDeny", "Node", "RBAC"]
 JobGroups = Literal["off", "1.36", "1.37"]
 
 

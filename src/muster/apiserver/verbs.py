@@ -133,13 +133,13 @@ class Verbs:
 
     def answer(self, ctx: Context, served: Served, obj: Object) -> Object:
         """The answer to an object that is a question. Raises StatusError (422)."""
-        problems = served.strategy.validate(obj, ctx)
-        if problems:
-            # Upstream names no kind here.
-            raise errors.invalid(Qualified(served.resource.group, ""), obj["metadata"].get("name", ""), problems)
         entries = self._entries_of_new(ctx, served, obj)
         if entries:
             obj["metadata"]["managedFields"] = entries
+        problems = served.strategy.validate(obj, ctx)
+        if problems:
+            # Upstream names neither kind nor object here.
+            raise errors.invalid(Qualified(served.resource.group, ""), "", problems)
         return served.strategy.answer(obj, ctx)
 
     def update(self, ctx: Context, served: Served, namespace: str, name: str, new: Object) -> Object:

@@ -40,8 +40,9 @@ class AccessOptions:
     """An AuthenticationConfiguration (YAML or JSON): whose tokens are accepted, and which users they make. Changes of
     the file take effect while the cluster runs."""
 
-    authorization_mode: Literal["AlwaysAllow", "RBAC"] = "AlwaysAllow"
-    """Whether every user may do everything, or what roles and bindings give them."""
+    authorization_mode: Literal["AlwaysAllow", "RBAC", "Node,RBAC"] = "AlwaysAllow"
+    """Whether every user may do everything, or what roles and bindings give them. With Node, kubelets may read what
+    the pods of their node need."""
 
     anonymous_auth: Annotated[Literal["true", "false"] | None, Parameter(show_default=False)] = None
     """Whether requests without credentials are let in, as user system:anonymous. Default: with RBAC, unless the
@@ -54,8 +55,9 @@ class AccessOptions:
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """The authorizers."""
-        return (self.authorization_mode,)
+        """The authorizers, in their order."""
+        modes: dict[str, tuple[Mode, ...]] = {"RBAC": ("RBAC",), "Node,RBAC": ("Node", "RBAC")}
+        return modes.get(self.authorization_mode, ("AlwaysAllow",))
 
 
 DEFAULT_ACCESS = AccessOptions()

@@ -24,6 +24,8 @@ class Attributes(Struct, frozen=True):
     namespace: str = ""
     name: str = ""
     path: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    """What fields must be by the field selector, as far as it says so."""
 
     @property
     def full_resource(self) -> str:
@@ -61,18 +63,19 @@ def attributes_of(request: ApiRequest) -> Attributes:
         verb = "watch" if go_bool(request.parameter("watch")) else "list"
     elif not name and verb == "delete":
         verb = "deletecollection"
-    if not name and verb in ("list", "watch"):
-        name = _selected_name(request.parameter("fieldSelector"))
-    return Attributes(verb, True, group, rest[0], subresource, namespace, name, path)
+    fields = _selected(request.parameter("fieldSelector")) if verb in ("list", "watch") else ()
+    if not name:
+        name = dict(fields).get("metadata.name", "")
+    return Attributes(verb, True, group, rest[0], subresource, namespace, name, path, fields)
 
 
-def _selected_name(selector: str) -> str:
-    """The one name that a field selector lets through; "" if there are more."""
+def _selected(selector: str) -> tuple[tuple[str, str], ...]:
+    """What fields must be equal to by a field selector; nothing if it cannot be read."""
     try:
         terms = parse_field_selector(selector) if selector else []
     except SelectorError:
-        return ""
-    return next((value for key, operator, value in terms if key == "metadata.name" and operator in ("=", "==")), "")
+        return ()
+    return tuple((key, value) for key, operator, value in terms if operator in ("=", "=="))
 
 
 def denied(user: User, attributes: Attributes, reason: str) -> StatusError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muster.api.codec import Object, Objects
-from muster.apiserver.authorization import rules
+from muster.apiserver.authorization import nodes, rules
 from muster.apiserver.authorization.attributes import Attributes
 from muster.apiserver.authorization.rules import Decision
 from muster.apiserver.options import Mode
@@ -39,6 +39,8 @@ def authorizer(modes: tuple[Mode, ...], store: Store) -> Decide:
 def _decided(mode: Mode, store: Store, user: User, attributes: Attributes) -> Decision:
     if mode == "RBAC":
         return rules.decide(store, user, attributes)
+    if mode == "Node":
+        return nodes.decide(store, user, attributes)
     return Decision(True) if mode == "AlwaysAllow" else Decision(False, DENY_REASON)
 
 

@@ -5,7 +5,9 @@ Sources: upstream `pkg/registry/{authentication,authorization}`, recordings.
 
 from __future__ import annotations
 
-from muster.api.codec import Object
+from typing import ClassVar
+
+from muster.api.codec import JSON, Object
 from muster.apiserver.authentication.accounts import claims_for
 from muster.apiserver.authorization.attributes import Attributes
 from muster.apiserver.authorization.authorizer import authorizer, rules_for
@@ -38,6 +40,9 @@ class SelfSubjectReviewStrategy(ReviewStrategy):
 class AccessReviewStrategy(ReviewStrategy):
     """May I, or may somebody?"""
 
+    kept_metadata: ClassVar[frozenset[str]] = frozenset({"managedFields"})
+    """What metadata may say all the same."""
+
     def answer(self, obj: Object, ctx: Context) -> Object:
         spec: Object = obj.get("spec") or {}
         decision = authorizer(ctx.options.authorization_modes, ctx.store)(self.user(spec, ctx), attributes_in(spec))
@@ -58,7 +63,8 @@ class AccessReviewStrategy(ReviewStrategy):
             neither = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
             field = "spec.resourceAttributes" if other is None else "spec.nonResourceAttributes"
             return [invalid_value(field, _in_go(other), both if resource is not None else neither)]
-        return [
+        errors = _metadata_errors(obj["metadata"], self.kept_metadata)
+        errors += [
             invalid_value(
                 f"spec.resourceAttributes.{name}.rawSelector",
                 selector["rawSelector"],
@@ -67,6 +73,26 @@ class AccessReviewStrategy(ReviewStrategy):
             for name in ("fieldSelector", "labelSelector")
             if (selector := (resource or {}).get(name) or {}).get("rawSelector") and selector.get("requirements")
         ]
+        return errors
+
+
+def _metadata_errors(metadata: Object, kept: frozenset[str]) -> list[FieldError]:
+    """A question has no metadata."""
+    given = {key: value for key, value in metadata.items() if value not in (None, "", {}, [])}
+    if given.keys() <= kept:
+        return []
+    if "managedFields" in given:
+        given["managedFields"] = [
+            {**entry, "fieldsV1": _in_order(entry.get("fieldsV1"))} for entry in given["managedFields"]
+        ]
+    return [invalid_value("metadata", given, "must be empty")]
+
+
+def _in_order(fields: JSON) -> JSON:
+    """Fields sorted by their names, as Go prints a map."""
+    if not isinstance(fields, dict):
+        return fields
+    return {name: _in_order(inner) for name, inner in sorted(fields.items())}
 
 
 def _in_go(attributes: Object | None) -> Object | None:
@@ -84,7 +110,13 @@ def attributes_in(spec: Object) -> Attributes:
     resource = spec.get("resourceAttributes") or {}
     fields = ("group", "resource", "subresource", "namespace", "name")
     group, plural, subresource, namespace, name = (resource.get(field) or "" for field in fields)
-    return Attributes(resource.get("verb", ""), True, group, plural, subresource, namespace, name)
+    required_fields = (resource.get("fieldSelector") or {}).get("requirements") or ()
+    equal = tuple(
+        (one.get("key", ""), one["values"][0])
+        for one in required_fields
+        if one.get("operator") == "In" and len(one.get("values") or ()) == 1
+    )
+    return Attributes(resource.get("verb", ""), True, group, plural, subresource, namespace, name, fields=equal)
 
 
 class SubjectAccessReviewStrategy(AccessReviewStrategy):
@@ -103,6 +135,8 @@ class SubjectAccessReviewStrategy(AccessReviewStrategy):
 
 class LocalAccessReviewStrategy(SubjectAccessReviewStrategy):
     """May somebody in this namespace?"""
+
+    kept_metadata = frozenset({"managedFields", "namespace"})
 
     def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
         errors = super().validate(obj, ctx)
