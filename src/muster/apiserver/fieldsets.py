@@ -276,6 +276,8 @@ def _whole(value: JSON, schema: Schema | None) -> FieldSet:
         return _LEAF
     node: FieldSet = {SELF: _LEAF}
     if is_open_map(value, schema):
+        if _PARTS.isdisjoint(map(type, value.values())):
+            return _whole_of_plain(tuple(value))
         elements = schema.elements if schema is not None else EMPTY
         for name, item in value.items():
             if item is not None:
@@ -287,6 +289,16 @@ def _whole(value: JSON, schema: Schema | None) -> FieldSet:
             if item is not None:
                 node[item_element(item, schema)] = _whole(item, schema.items)
     return node if len(node) > 1 else _LEAF
+
+
+_PARTS = frozenset({dict, list, type(None)})
+"""Types of values that have parts, or count as absent."""
+
+
+@lru_cache(maxsize=4096)
+def _whole_of_plain(names: tuple[str, ...]) -> FieldSet:
+    """An object with these fields, none of which has parts: many look alike, and all of these are one set."""
+    return {SELF: _LEAF, **{f"f:{name}": _LEAF for name in names}}
 
 
 def _compare_items(old: list[JSON], new: list[JSON], schema: Schema, removed: FieldSet, changed: FieldSet) -> None:
