@@ -7,6 +7,7 @@ smaller and with fewer rules, so that dives and repairs find their way in it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -17,13 +18,13 @@ from muster.engine.exact.certificate import Weighing, short
 from muster.engine.exact.dealing import Cut, dealt_evenly, rounded
 from muster.engine.exact.master import Patterns, worth
 from muster.engine.exact.pricing import Floats
-from muster.engine.exact.problem import Problem, Row, Use
+from muster.engine.exact.problem import Counts, Problem, Row, Use
 from muster.engine.exact.repair import within
 from muster.engine.exact.work import Budget
 
 _DEALS = 8
 _PARTS_OF_FREE = 10_000
-_SHARE = 6
+_SHARE = 3
 """A part gets this part of the work that is left."""
 
 Fill: TypeAlias = Callable[[Problem, Patterns, Budget], tuple[tuple[Use, ...], Weighing | None]]
@@ -41,11 +42,11 @@ def place_by_blocks(
     blocks = _blocks(problem)
     if len(blocks) < 2 or problem.first.any():
         return ()
+    parting = _Parting(problem, blocks, patterns, budget, fill)
     shares = np.array([totals[block].sum(axis=0) for block in blocks])
     deal, cuts, best = rounded(problem, shares, blocks), list[Cut](), tuple[Use, ...]()
     for _ in range(_DEALS):
-        parts = [_part(problem, block, demand) for block, demand in zip(blocks, deal, strict=True)]
-        found, learnt = _placed(parts, blocks, patterns, budget, fill)
+        found, learnt = parting.place(deal)
         best = max(best, found, key=lambda uses: worth(problem, uses))
         if not learnt or budget.is_used_up:
             break
@@ -57,24 +58,43 @@ def place_by_blocks(
     return best
 
 
-def _placed(
-    parts: list[Problem], blocks: list[Ints], patterns: Patterns, budget: Budget, fill: Fill
-) -> tuple[tuple[Use, ...], list[Cut]]:
-    """A placement of all parts; or none, and what shows that parts cannot hold their shares."""
-    proofs = [short(part) for part in parts]
-    cuts = [_cut(at, part, proof) for at, (part, proof) in enumerate(zip(parts, proofs, strict=True)) if proof]
-    found: list[Use] = []
-    for at, (block, part) in enumerate(zip(blocks, parts, strict=True) if not cuts else ()):
-        own = Budget(max(0, budget.work - budget.spent) // _SHARE, budget.remaining)
-        uses, proof = fill(part, within(patterns, block, part), own)
-        budget.spent += own.spent
-        if proof is not None:
-            return (), [_cut(at, part, proof)]
-        if worth(part, uses) < part.value(part.demand):
-            cuts.append(_less(at, part))
-        patterns.add([int(block[use.at]) for use in uses], [use.counts for use in uses])
-        found += [replace(use, at=int(block[use.at])) for use in uses]
-    return tuple(found), cuts
+@dataclass(frozen=True, slots=True)
+class _Parting:
+    """The parts, and the shares with which they were filled."""
+
+    problem: Problem
+    blocks: list[Ints]
+    patterns: Patterns
+    budget: Budget
+    fill: Fill
+    _filled: dict[tuple[int, Counts], tuple[Use, ...]] = field(default_factory=dict)
+
+    def place(self, deal: Ints) -> tuple[tuple[Use, ...], list[Cut]]:
+        """A placement of all parts; or of some or none, and what shows that parts cannot hold their shares."""
+        parts = [_part(self.problem, block, demand) for block, demand in zip(self.blocks, deal, strict=True)]
+        proofs = [short(part) for part in parts]
+        cuts = [_cut(at, part, proof) for at, (part, proof) in enumerate(zip(parts, proofs, strict=True)) if proof]
+        found: list[Use] = []
+        for at, part in enumerate(parts if not cuts else ()):
+            uses, proof = self._fill(at, part)
+            found += [replace(use, at=int(self.blocks[at][use.at])) for use in uses]
+            if proof is not None:
+                return tuple(found), [*cuts, _cut(at, part, proof)]
+            if worth(part, uses) < part.value(part.demand):
+                cuts.append(_less(at, part))
+        return tuple(found), cuts
+
+    def _fill(self, at: int, part: Problem) -> tuple[tuple[Use, ...], Weighing | None]:
+        key = at, tuple(part.demand.tolist())
+        if key in self._filled:
+            return self._filled[key], None
+        own, known = self.budget.share(_SHARE), within(self.patterns, self.blocks[at], part)
+        uses, proof = self.fill(part, known, own)
+        self.budget.take(own)
+        self.patterns.add([int(self.blocks[at][each]) for each in known.at], known.counts)
+        if worth(part, uses) == part.value(part.demand):
+            self._filled[key] = uses
+        return uses, proof
 
 
 def _less(at: int, part: Problem) -> Cut:

@@ -122,7 +122,13 @@ class _CaseSearch:
         search = Search(problem, self.enough, self.budget, (), self.value, self.pool.fitting(problem))
         search.accepts = self.accepts
         master = Master(problem, search.patterns)
-        generate(master, bounded, self.cutoff, self.budget)
+        early = self.budget.share(2)
+        generate(master, bounded, self.cutoff, early)
+        self.budget.take(early)
+        if early.is_used_up and bounded.relaxed is not None and bounded.most > self.cutoff:
+            search.try_parts(master, bounded.relaxed)
+            self._take(search)
+            generate(master, bounded, self.cutoff, self.budget)
         self.pool.add(search.patterns.at, search.patterns.counts)
         if bounded.most <= self.cutoff:
             return bounded.weighing
@@ -144,12 +150,15 @@ class _CaseSearch:
         proof: CaseProof | None = None
         if bounded.most > search.cutoff and not search.rejected:
             proof = search.close(master, bounded, 0)
-        if search.value > self.value:
-            self.uses, self.value = search.uses, search.value
+        self._take(search)
         self.pool.add(search.patterns.at, search.patterns.counts)
         if proof is not None or not search.rejected or bounded.most <= self.cutoff:
             return proof, None
         return None, broken(self.rules, case, _totals(self.base, search.rejected))
+
+    def _take(self, search: Search) -> None:
+        if search.value > self.value:
+            self.uses, self.value = search.uses, search.value
 
     def _alternatives(self, case: Case, choice: Choice, bounded: Bounded, depth: int) -> CaseProof | None:
         proofs: list[CaseProof | None] = []

@@ -138,6 +138,12 @@ class Search:
         elif value > self.rejected_value:
             self.rejected, self.rejected_value = original, value
 
+    def try_parts(self, master: Master, relaxed: Relaxed) -> None:
+        """A placement by the parts that rules make, from a relaxation that may lack patterns."""
+        share = self.budget.share(2)
+        self.offer(self._by_parts(master, relaxed, share))
+        self.budget.take(share)
+
     def round_off(self, master: Master, target: int, relaxed: Relaxed | None) -> None:
         """Placements from the relaxation: dives and their repairs, else a MIP over the patterns, else one over single
         nodes."""
@@ -151,7 +157,7 @@ class Search:
         cells = int(problem.nodes.sum()) * problem.shapes
         is_small = bool(problem.rows) and cells <= _FEW_CELLS
         if problem.rows and relaxed is not None:
-            blocks = place_by_blocks(problem, self.patterns, totals_of(master, relaxed), budget, filled)
+            blocks = self._by_parts(master, relaxed, budget)
             yield blocks
             if not is_small:
                 yield repaired(problem, self.patterns, blocks, target, budget)
@@ -169,6 +175,9 @@ class Search:
             yield master.integral(target, _MIP_TREE, budget.remaining)
             budget.spent += master.work - before
         yield assign_to_nodes(problem, target, _MIP_TREE, budget)
+
+    def _by_parts(self, master: Master, relaxed: Relaxed, budget: Budget) -> tuple[Use, ...]:
+        return place_by_blocks(master.problem, self.patterns, totals_of(master, relaxed), budget, filled)
 
     def close(self, master: Master, bounded: Bounded, depth: int) -> Proof | None:
         """A proof that nothing here is worth more than the cutoff, which may rise meanwhile; None: gave up."""

@@ -26,3 +26,11 @@ class Budget:
     def is_used_up(self) -> bool:
         """Whether to stop."""
         return self.spent >= self.work or (self.remaining is not None and self.remaining() <= 0)
+
+    def share(self, parts: int) -> Budget:
+        """One of so many equal parts of what is left, as a budget of its own; `take` counts what it spent."""
+        return Budget(max(0, self.work - self.spent) // parts, self.remaining)
+
+    def take(self, share: Budget) -> None:
+        """What was spent of a share is spent."""
+        self.spent += share.spent
