@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -103,7 +104,10 @@ def load_value(path: str | Path) -> JSON:
 
 def _name_of(path: str | Path) -> str:
     """How a file is called in messages, whatever bytes its name has."""
-    return "standard input" if str(path) == STDIN else os.fsencode(path).decode(errors="replace")
+    if str(path) == STDIN:
+        return "standard input"
+    # a path has lost one of the slashes of a URL
+    return re.sub(r"^(https?:)/(?!/)", r"\1//", os.fsencode(path).decode(errors="replace"))
 
 
 def _read_text(path: str | Path) -> str:
@@ -111,7 +115,7 @@ def _read_text(path: str | Path) -> str:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        if name.startswith(("http:/", "https:/")):
+        if name.startswith(("http://", "https://")):
             raise ManifestError(name, 0, "URLs are not read: download it, or pipe it into -f -") from error
         raise ManifestError(name, 0, f"cannot be read: {error.strerror or error}") from error
     try:

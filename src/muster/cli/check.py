@@ -15,7 +15,7 @@ from muster.api.manifests import Manifest, ManifestError
 from muster.api.meta import name_of, namespace_of
 from muster.cli.check_view import draw
 from muster.cli.errors import CheckFailed
-from muster.cli.inputs import read_manifests, read_node_specs
+from muster.cli.inputs import read_manifests, read_nodes
 from muster.cli.options import INPUT_RANK, NodeSpecs, Output, Write
 from muster.cli.output import check_writable, emit
 
@@ -26,11 +26,9 @@ _MODES: dict[str, Literal["upstream-1.36", "upstream-1.37"]] = {"1.36": "upstrea
 
 def check(
     *,
-    file: Annotated[
-        tuple[Path, ...], Parameter(name=["--file", "-f"], consume_multiple=True, negative="", group=CHECKED)
-    ],
+    file: Annotated[tuple[Path, ...], Parameter(name=["--file", "-f"], consume_multiple=1, negative="", group=CHECKED)],
     release: Annotated[
-        tuple[Release, ...], Parameter(consume_multiple=True, negative="", show_default=False, group=CHECKED)
+        tuple[Release, ...], Parameter(consume_multiple=1, negative="", show_default=False, group=CHECKED)
     ] = (),
     nodes: NodeSpecs = (),
     output: Output = "table",
@@ -87,7 +85,7 @@ def checked(manifests: list[Manifest], releases: tuple[Release, ...], nodes: tup
         for manifest, found in zip(manifests, objects, strict=True)
         if not all(each["problem"] for each in found["releases"])
     ]
-    groups = [_group(taken, each, newest_first, _nodes(nodes)) for each in _groups(taken)]
+    groups = [_group(taken, each, newest_first, read_nodes(nodes)) for each in _groups(taken)]
     return {"releases": newest_first, "objects": objects, "groups": groups}
 
 
@@ -197,10 +195,3 @@ def _tried(manifests: list[Manifest], asked: list[Manifest], release: Release, n
 
 def _is_pending(obj: Object) -> bool:
     return obj["kind"] == "Pod" and not obj["spec"].get("nodeName")
-
-
-def _nodes(specs: tuple[str, ...]) -> list[Manifest]:
-    from muster.clock import SIMULATION_EPOCH_S
-    from muster.nodes.spec import make_nodes
-
-    return [Manifest("--nodes", 0, node) for node in make_nodes(read_node_specs(specs), SIMULATION_EPOCH_S)]

@@ -24,7 +24,7 @@ from muster.simulator.notices import lines, repeated
 
 def convert_manifests(
     *,
-    file: Annotated[tuple[Path, ...], Parameter(name=["--file", "-f"], consume_multiple=True, negative="")],
+    file: Annotated[tuple[Path, ...], Parameter(name=["--file", "-f"], consume_multiple=1, negative="")],
     to: str,
     output: Annotated[Literal["yaml", "json"], Parameter(name=["--output", "-o"])] = "yaml",
     write: Path | None = None,
@@ -52,7 +52,7 @@ def convert_manifests(
     """
     target = SHORT.get(to, to)
     if target not in TARGETS:
-        raise BadInput(f"--to {to}: must be one of {', '.join(TARGETS)}, or {', '.join(SHORT)} for short")
+        raise BadInput(f"--to {to!r}: must be one of {', '.join(TARGETS)}, or {', '.join(SHORT)} for short")
     check_writable(write)
     manifests = read_manifests(file, any_kind=True)
     warn(lines([said for each in manifests for said in repeated(each)]))

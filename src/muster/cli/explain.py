@@ -7,12 +7,12 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from muster.api.codec import Object, Objects
+from muster.api.codec import Object
 from muster.api.manifests import Manifest, ManifestError, is_from_cluster
 from muster.cli.errors import BadInput
 from muster.cli.explain_view import draw
-from muster.cli.inputs import read_manifests
-from muster.cli.options import INPUT_RANK, OUTPUT, Output, Write
+from muster.cli.inputs import read_manifests, read_nodes
+from muster.cli.options import INPUT_RANK, OUTPUT, NodeSpecs, Output, Write
 from muster.cli.output import check_writable, emit
 from muster.cli.terminal import error_console
 from muster.scheduler.explaining.names import is_name
@@ -26,11 +26,12 @@ def explain(
     *names: Annotated[str, Parameter(show_default=False)],
     file: Annotated[
         tuple[Path, ...],
-        Parameter(name=["--file", "-f"], consume_multiple=True, negative="", show_default=False, group=SOURCE),
+        Parameter(name=["--file", "-f"], consume_multiple=1, negative="", show_default=False, group=SOURCE),
     ] = (),
     kubeconfig: Annotated[Path | None, Parameter(group=SOURCE)] = None,
     context: Annotated[str, Parameter(show_default=False, group=SOURCE)] = "",
     namespace: Annotated[str, Parameter(name=["--namespace", "-n"])] = "default",
+    nodes: NodeSpecs = (),
     effort: Annotated[int, Parameter(show_default=False)] = DEFAULT_EFFORT,
     output: Output = "table",
     write: Write = None,
@@ -54,6 +55,8 @@ def explain(
         The context of the kubeconfig. Default: its current one.
     namespace
         The namespace of the names.
+    nodes
+        Nodes besides those of the files or the cluster, as in muster simulate. Repeatable.
     effort
         How much work to spend on looking for changes, for each group. Default: 8192.
     output
@@ -67,23 +70,37 @@ def explain(
         raise BadInput(f"--effort {effort}: must be a positive number")
     check_writable(write)
     file, names = _apart(file, names)
+    more = read_nodes(nodes)
     objects, asked = _sources(file, kubeconfig, context)
+    objects = [*more, *objects]
     with error_console().status("Deciding"):
         found = explanations(objects, asked, names, namespace, effort)
     value = {"explanations": found}
-    given = [each.object if isinstance(each, Manifest) else each for each in (*objects, *asked)]
+    given = [each.object for each in (*objects, *asked)]
     emit(value, output, write, lambda console: draw(value, console, everything=all_rows, objects=given))
     return 0
 
 
 def _apart(files: tuple[Path, ...], names: tuple[str, ...]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """The files and the names: -f takes all that follows it, so that names may come among its files."""
-    meant = [str(path) for path in files if not path.exists() and is_name(str(path))]
+    """The files and the names: -f takes all that follows it, so that names may come among its files.
+
+    Raises `BadInput` for a file among the names.
+    """
+    for name in names:
+        if not is_name(name) and Path(name).exists():
+            raise BadInput(f"{name!r} is a file: files are given with -f")
+    meant = [str(path) for path in files if not path.exists() and _is_meant_as_name(str(path), files)]
     return tuple(path for path in files if str(path) not in meant), (*names, *meant)
 
 
+def _is_meant_as_name(text: str, files: tuple[Path, ...]) -> bool:
+    """Whether something that is no file is a name, or a mistyped one after the files."""
+    is_plain = not Path(text).suffix and not text.startswith("http")
+    return is_name(text) or (is_plain and any(path.exists() for path in files))
+
+
 def explanations(
-    objects: Objects | list[Manifest], asked: list[Manifest], names: tuple[str, ...], namespace: str, effort: int
+    objects: list[Manifest], asked: list[Manifest], names: tuple[str, ...], namespace: str, effort: int
 ) -> list[Object]:
     """The explanations of what is named, else of what waits, in the cluster of these objects. Raises `BadInput`."""
     from muster.cli.manifest_warnings import manifest_warnings
@@ -98,9 +115,7 @@ def explanations(
         raise BadInput(str(error)) from error
 
 
-def _sources(
-    files: tuple[Path, ...], kubeconfig: Path | None, context: str
-) -> tuple[Objects | list[Manifest], list[Manifest]]:
+def _sources(files: tuple[Path, ...], kubeconfig: Path | None, context: str) -> tuple[list[Manifest], list[Manifest]]:
     """The objects of the cluster, and those that are asked about besides. Raises `BadInput`."""
     manifests = read_manifests(files)
     if manifests and kubeconfig is None and not context:
@@ -108,6 +123,7 @@ def _sources(
     if any(is_from_cluster(manifest.object) for manifest in manifests):
         raise BadInput("a snapshot of a cluster and --kubeconfig cannot be combined: the snapshot is the cluster")
     from muster.cli.live import read_live
+    from muster.simulator.world import manifests_of
 
     with error_console().status("Reading the cluster"):
-        return read_live(kubeconfig, context).objects, manifests
+        return manifests_of(read_live(kubeconfig, context).objects), manifests

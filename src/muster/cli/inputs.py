@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from muster.api.manifests import STDIN, Manifest, ManifestError, load, load_value
 from muster.cli.durations import parse_duration
 from muster.cli.errors import BadInput
-from muster.nodes.spec import NodeSpec, NodeSpecError, parse_node_spec
+from muster.clock import SIMULATION_EPOCH_S
+from muster.nodes.spec import NodeSpec, NodeSpecError, make_nodes, parse_node_spec
 
 if TYPE_CHECKING:
     from muster.scheduler.options import SchedulerOptions
@@ -51,6 +52,12 @@ def read_node_specs(texts: Iterable[str]) -> list[NodeSpec]:
         return [parse_node_spec(text) for text in texts]
     except NodeSpecError as error:
         raise BadInput(str(error)) from error
+
+
+def read_nodes(texts: Iterable[str]) -> list[Manifest]:
+    """The Nodes of the texts of `--nodes`. Raises `BadInput`."""
+    nodes = make_nodes(read_node_specs(texts), SIMULATION_EPOCH_S)
+    return [Manifest("--nodes", 0, node) for node in nodes]
 
 
 def read_scheduler_options(config: Path | None) -> SchedulerOptions:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -139,6 +140,8 @@ def usage() -> str:
 
 def dispatch(arguments: list[str]) -> int:
     """Parse the arguments and run the command. Raises `CommandError`; usage errors come as `BadInput`."""
+    if arguments[0] == "help":
+        arguments = [*arguments[1:2], "--help"]
     name = arguments[0]
     if all(name != command.name for command in COMMANDS):
         raise BadInput(f"there is no command {name!r}{_suggestion(name)} (see `muster --help`)")
@@ -157,8 +160,22 @@ def dispatch(arguments: list[str]) -> int:
             result_action="return_value",
         )
     except CycloptsError as error:
-        raise BadInput(f"{_one_line(str(error))} (see `muster {name} --help`)") from error
+        raise BadInput(f"{_usage_text(_one_line(str(error)), arguments)} (see `muster {name} --help`)") from error
     return result if isinstance(result, int) else 0
+
+
+_NEEDS_VALUE = re.compile(r'Command "\w+" parameter (-\S+) requires (?:an argument|at least 1 element\. Got 0)\.')
+
+
+def _usage_text(text: str, arguments: Sequence[str]) -> str:
+    """What is wrong with a command line, in our words where they are clearer."""
+    found = _NEEDS_VALUE.fullmatch(text)
+    if not found:
+        return text
+    files = [each for each in arguments[1:] if not each.startswith("-") and os.access(each, os.F_OK)]
+    if found[1] == "--file" and files:
+        return f"files are given with -f: muster {arguments[0]} -f {' '.join(files)}"
+    return f"{found[1]} needs a value"
 
 
 def application() -> App:

@@ -26,7 +26,7 @@ Output: TypeAlias = Annotated[Format, Parameter(name=["--output", "-o"], group=O
 Write: TypeAlias = Annotated[Path | None, Parameter(name="--write", group=OUTPUT)]
 NodeSpecs: TypeAlias = Annotated[
     tuple[str, ...],
-    Parameter(name="--nodes", consume_multiple=True, negative="", show_default=False, group=CLUSTER),
+    Parameter(name="--nodes", consume_multiple=1, negative="", show_default=False, group=CLUSTER),
 ]
 
 
@@ -42,7 +42,7 @@ class Behaviour:
     pod_by_pod: Annotated[bool, Parameter(negative="", show_default=False)] = False
     """Ignore groups: schedule every pod by itself, as schedulers without groups do."""
 
-    without: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = ()
+    without: Annotated[tuple[str, ...], Parameter(consume_multiple=1, negative="", show_default=False)] = ()
     """Leave components out, separated by commas: nodes, scheduler, controllers, or a controller by its name, such as
     job-controller."""
 

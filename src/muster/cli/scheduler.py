@@ -85,17 +85,17 @@ def scheduler(
     *,
     kubeconfig: Path | None = None,
     context: str = "",
-    scheduler_name: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = (),
+    scheduler_name: Annotated[tuple[str, ...], Parameter(consume_multiple=1, negative="", show_default=False)] = (),
     config: Path | None = None,
     placement: PlacementMode = "exact",
     repair_after: str = "30s",
     allow_consolidation: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     grouping: bool = True,
-    grouping_rules: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = (),
+    grouping_rules: Annotated[tuple[Path, ...], Parameter(consume_multiple=1, negative="", show_default=False)] = (),
     create_workloads: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     provisioning_requests: str = "",
     provisioning_parameter: Annotated[
-        tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)
+        tuple[str, ...], Parameter(consume_multiple=1, negative="", show_default=False)
     ] = (),
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     output: Annotated[Literal["table", "json"], Parameter(name=["--output", "-o"])] = "table",

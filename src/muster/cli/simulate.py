@@ -47,11 +47,11 @@ REDRAW_S = 0.1
 def simulate(
     *,
     file: Annotated[
-        tuple[Path, ...], Parameter(name=["--file", "-f"], consume_multiple=True, negative="", group=SIMULATION)
+        tuple[Path, ...], Parameter(name=["--file", "-f"], consume_multiple=1, negative="", group=SIMULATION)
     ],
     at: Annotated[
         tuple[str, ...],
-        Parameter(consume_multiple=True, negative="", show_default=False, group=SIMULATION),
+        Parameter(consume_multiple=1, negative="", show_default=False, group=SIMULATION),
     ] = (),
     until: Annotated[str, Parameter(show_default=False, group=SIMULATION)] = "",
     seed: Annotated[int, Parameter(group=SIMULATION)] = 0,
