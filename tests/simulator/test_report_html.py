@@ -155,3 +155,15 @@ def test_nodes_of_a_domain_are_drawn_in_rows_without_touching() -> None:
         assert svg is not None
         places = {each.attrib["transform"] for each in svg.iter("g")}
         assert len(places) == len(list(svg.iter("g"))) == 2
+
+
+def test_of_many_groups_all_are_listed_and_the_most_telling_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.simulator.report_html.MOST_ROWS", 2)
+    found = outcome()
+    page = ElementTree.fromstring(html_report(found, report(found))[16:])
+    sections = {each.findtext("h2"): each for each in page.iter("section")}
+    listed = " ".join(sections["Groups"].itertext())
+    assert all(f"default/{name}" in listed for name in ("old", "new", "wide"))
+    drawn = " ".join(sections["Groups over time"].itertext())
+    assert "default/wide" in drawn and "default/old" in drawn and "default/new" not in drawn
+    assert "1 more are not shown." in drawn and "not shown" not in listed

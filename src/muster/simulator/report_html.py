@@ -14,7 +14,9 @@ from muster.simulator.world import Outcome
 MANY = 40
 """From so many groups on, the page also says how many ran and waited over time."""
 MOST_ROWS = 300
-"""So many groups are drawn and listed at most; the page says how many there are beside."""
+"""So many groups are drawn, and reasons told, at most; the page says how many there are beside."""
+MOST_LISTED = 5_000
+"""So many groups are in the table at most."""
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2128; --paper: #ffffff; --soft: #f1f3f5; --line: #c9ced6;
@@ -28,6 +30,7 @@ h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem } h3 { font-s
 h4 { font-size: .85rem; margin: .8rem 0 .2rem; font-weight: 600 }
 table { border-collapse: collapse; width: 100% } th, td { text-align: left; padding: .25rem .6rem .25rem 0;
   border-bottom: 1px solid var(--line); vertical-align: top } th { font-weight: 600 }
+.rows { max-height: 45rem; overflow: auto } .rows th { position: sticky; top: 0; background: var(--paper) }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
 .domain { display: inline-block; margin: 0 10px 8px 0; padding: 6px; background: var(--soft); border-radius: 4px;
   vertical-align: top } .domain svg { display: block } figcaption { font-size: .75rem; margin-bottom: 4px }
@@ -51,22 +54,25 @@ def html_report(outcome: Outcome, report: Object) -> str:
     owners = sorted({stay.owner for stay in stays if stay.owner} - set(names))
     colours = Colours.of([*names, *owners])
     asked = sorted({key for view in views.values() for key in view.topology_keys})
-    shown = _most_telling(groups, report["evictions"])
+    shown = _most_telling(groups, report["evictions"], MOST_ROWS)
+    listed = _most_telling(groups, report["evictions"], MOST_LISTED)
     sections = [
         _summary(report),
         _pictures(outcome, report, stays, asked, colours),
         _section("Groups over time", _over_time(outcome, groups, shown, stays, colours)),
-        _section("Groups", _groups_table(shown, report["evictions"], colours, views) + _more(len(groups))),
+        _section(
+            "Groups", _groups_table(listed, report["evictions"], colours, views) + _more(len(groups), MOST_LISTED)
+        ),
         _section("What still waits, and why", _waiting(report)),
     ]
     head = f'<meta charset="utf-8"/><title>Simulation</title><style>{_STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{"".join(sections)}\n</body></html>\n'
 
 
-def _most_telling(groups: Objects, evictions: Objects) -> Objects:
-    """As many groups as are shown, in their order: if there are more, those that do not run, were evicted or waited
+def _most_telling(groups: Objects, evictions: Objects, most: int) -> Objects:
+    """At most so many groups, in their order: if there are more, those that do not run, were evicted or waited
     longest."""
-    if len(groups) <= MOST_ROWS:
+    if len(groups) <= most:
         return groups
     lost = {each["group"] for each in evictions}
 
@@ -75,7 +81,7 @@ def _most_telling(groups: Objects, evictions: Objects) -> Objects:
         first_s = group["first_scheduled_s"]
         return group["state"] in _GOOD, _name(group) not in lost, -(first_s or 0.0), at
 
-    return [groups[at] for at in sorted(sorted(range(len(groups)), key=telling)[:MOST_ROWS])]
+    return [groups[at] for at in sorted(sorted(range(len(groups)), key=telling)[:most])]
 
 
 def _section(title: str, body: str) -> str:
@@ -144,7 +150,7 @@ def _groups_table(groups: Objects, evictions: Objects, colours: Colours, views: 
     columns = (("Group", ""), ("State", ""), *((name, _RIGHT) for name in _NUMBERS), ("Topology", ""))
     head = "".join(f"<th{kind}>{name}</th>" for name, kind in columns)
     rows = "".join(_group_row(group, lost, colours, views.get(_name(group))) for group in groups)
-    return f"<table><tr>{head}</tr>{rows}</table>"
+    return f'<div class="rows"><table><tr>{head}</tr>{rows}</table></div>'
 
 
 _NUMBERS = ("Scheduled", "Needs", "First scheduled", "Evicted")
@@ -222,5 +228,6 @@ def _reason(groups: Objects) -> str:
 _MOST_NAMES = 8
 
 
-def _more(number: int) -> str:
-    return f'<p class="more">{number - MOST_ROWS} more are not shown.</p>' if number > MOST_ROWS else ""
+def _more(number: int, most: int | None = None) -> str:
+    most = MOST_ROWS if most is None else most
+    return f'<p class="more">{number - most} more are not shown.</p>' if number > most else ""
