@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import cycle
 from pathlib import Path
 
@@ -51,6 +51,17 @@ def competitor(who: str, server: Server, folder: Path, gates: str, at_once: int)
             stack.callback(_kill, process)
             running.append(Server(process, server.kubeconfig, 0.0, 0.0))
         yield running
+
+
+def are_running(processes: Iterable[Server]) -> bool:
+    return all(each.process.poll() is None for each in processes)
+
+
+def check_running(processes: Iterable[Server]) -> None:
+    """Raises RuntimeError for one that has ended by itself."""
+    ended = [each.process.returncode for each in processes if each.process.poll() is not None]
+    if ended:
+        raise RuntimeError(f"the program ended by itself, with exit code {ended[0]}")
 
 
 def _write_configuration(directory: Path, kubeconfig: Path) -> Path:

@@ -68,6 +68,22 @@ async def create_all(client: Client, groups: Objects, pods: Objects) -> None:
     await at_once(client.create(PODS, NAMESPACE, pod) for pod in pods)
 
 
+async def create_bound(client: Client, nodes: int, first: int, end: int) -> None:
+    """Pods that have their nodes already, from one number to before another, in turn over so many nodes."""
+    names = node_names(nodes)
+    await create_all(client, [], [make_pod(f"bound-{at}", node=names[at % nodes]) for at in range(first, end)])
+
+
+async def remove(client: Client, groups: Objects, pods: Objects) -> None:
+    """Delete these."""
+    now = {"gracePeriodSeconds": 0}
+    await at_once(client.delete(PODS, NAMESPACE, name_of(pod), now) for pod in pods)
+    patch = {"metadata": {"finalizers": None}}
+    await at_once(client.delete(GROUPS, NAMESPACE, name_of(group)) for group in groups)
+    names = [name_of(group) for group in (await client.list(GROUPS, NAMESPACE)).items]
+    await at_once(client.patch(GROUPS, NAMESPACE, name, patch) for name in names)
+
+
 async def clear(client: Client) -> None:
     """Delete pods, groups and events, however long the server takes."""
     for path in (PODS.path(NAMESPACE), GROUPS.path(NAMESPACE), f"/api/v1/namespaces/{NAMESPACE}/events"):
@@ -108,26 +124,29 @@ class Seen:
         if len(self.times) >= self._wanted:
             self._reached.set()
 
-    async def until(self, count: int, limit_s: float) -> list[float]:
-        """The times once there are so many; fewer at the limit."""
+    async def until(self, count: int, limit_s: float, goes_on: Callable[[], bool]) -> list[float]:
+        """The times once there are so many; fewer at the limit, or when nobody `goes_on`."""
         self._wanted = count
         self._reached.clear()
-        if len(self.times) < count:
+        end_s = time.monotonic() + limit_s
+        while len(self.times) < count and time.monotonic() < end_s and goes_on():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._reached.wait(), limit_s)
+                await asyncio.wait_for(self._reached.wait(), 0.5)
         return self.times[:count]
 
 
 @contextlib.asynccontextmanager
-async def watching(client: Client, after: int = 0) -> AsyncIterator[Seen]:
-    """A watch of bound pods. `after`: so many are bound already, and do not count."""
-    informer = Informer(client, RealClock(), PODS, namespace=NAMESPACE, field_selector=BOUND_ONLY)
+async def watching(client: Client, name: str = "") -> AsyncIterator[Seen]:
+    """A watch of bound pods, or of the one with a name; none is bound yet."""
+    which = f"{BOUND_ONLY},metadata.name={name}" if name else BOUND_ONLY
+    informer = Informer(client, RealClock(), PODS, namespace=NAMESPACE, field_selector=which)
     seen = Seen()
     task = asyncio.create_task(informer.run())
-    await informer.synced.wait()
-    assert len(informer.objects) == after, f"{len(informer.objects)} pods are bound, not {after}"
-    informer.add_handler(seen.note)
-    seen.times.clear()
-    yield seen
-    task.cancel()
-    await asyncio.wait([task])
+    try:
+        await informer.synced.wait()
+        assert not informer.objects, f"{len(informer.objects)} pods are bound already"
+        informer.add_handler(seen.note)
+        yield seen
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
