@@ -80,6 +80,34 @@ def test_a_group_that_fits_in_no_preferred_domain_goes_anywhere() -> None:
     assert sorted(values(state, decision, "rack")) == ["1", "1", "2", "2"]
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), min_size=1, max_size=7), st.integers(1, 12))
+def test_a_group_larger_than_any_preferred_domain_uses_as_few_of_them_as_can_be(
+    nodes: list[tuple[int, int]], number: int
+) -> None:
+    state = tree(*((f"z/b{rack // 2}/r{rack}", gpus) for rack, gpus in nodes))
+    room = Counter[int]()
+    for rack, gpus in nodes:
+        room[rack] += gpus
+    decision = decide(state.snapshot(), request(state, [1] * number, TopologyTerms(preferred=("rack",))))
+    if sum(room.values()) < number:
+        assert isinstance(decision, Infeasible)
+        return
+    fewest = next(
+        size for size in range(1, 5) if any(sum(each) >= number for each in combinations(room.values(), size))
+    )
+    assert len(set(values(state, decision, "rack"))) == fewest
+
+
+def test_a_preferred_label_that_some_nodes_lack_keeps_nobody_out() -> None:
+    state = tree(("z/a/1", 2), ("z/a/2", 2))
+    state.set_node(make_node("plain", gpu=2, labels={"zone": "z"}))
+
+    decision = decide(state.snapshot(), request(state, [1] * 6, TopologyTerms(required="zone", preferred=("rack",))))
+
+    assert isinstance(decision, Placed) and not decision.unplaced
+
+
 def test_a_wider_level_is_only_taken_for_a_whole_group() -> None:
     state = tree(("z/a/1", 3), ("z/a/2", 2), ("z/b/3", 1))
     terms = TopologyTerms(levels=LEVELS, preferred=("rack", "block", "zone"))

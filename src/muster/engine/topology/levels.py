@@ -1,10 +1,11 @@
 """Groups with a layout: which level and which domain of it, and then where inside.
 
 The preferred labels are tried in order, then the required one (or the whole cluster); the first at which all members
-fit is taken, else of those at which most fit the first. All domains of a level are looked at in one pass; the engine
-places the group inside the few that may hold it. Of several domains: the one that takes most members; then, for
-replicas, that with the fewest others; that in which most members run; that with most nominations; then the least room
-there, then at each wider level: what is left whole is as large as possible. At last NodeTable order.
+fit is taken, else of those at which most fit the first. Where no domain of a preferred label holds all, as few of them
+as possible are used inside the wider one. All domains of a level are looked at in one pass; the engine places the group
+inside the few that may hold it. Of several domains: the one that takes most members; then, for replicas, that with the
+fewest others; that in which most members run; that with most nominations; then the least room there, then at each wider
+level: what is left whole is as large as possible. At last NodeTable order.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from functools import partial
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from muster.api.topology import Distribution
 from muster.engine.arrays import Ints
 from muster.engine.mixed import binding, demands_of
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Placed, Undecided
@@ -119,9 +122,14 @@ def _at_level(
 
     def place(domain: int, budget: int) -> Decision:
         here = partition.limited(profile, domain, required)
-        if not layout.has_units:
-            return inside(here, snapshot, request, budget)
-        return place_units(here, snapshot, request, layout, partition, budget, inside)
+        if layout.has_units:
+            return place_units(here, snapshot, request, layout, partition, budget, inside)
+        packed = _packed(layout, partition)
+        if packed is not None:
+            decision = place_units(here, snapshot, request, packed, partition, budget, inside)
+            if isinstance(decision, Placed) and not decision.unplaced:
+                return decision
+        return inside(here, snapshot, request, budget)
 
     if not hopeful:
         return _refused(partition, int(choice.domains[0]), len(choice.domains), place(int(choice.domains[0]), 1))
@@ -147,6 +155,15 @@ def _at_level(
     if undecided is not None:
         return undecided
     return _refused(partition, hopeful[0][0], len(choice.domains), first)
+
+
+def _packed(layout: Layout, partition: Partition) -> Layout | None:
+    """The layout with as few domains as possible of the label that is preferred first; None if one is to hold all."""
+    preferred = layout.terms.preferred[:1]
+    if not preferred or preferred[0] in partition.keys:
+        return None
+    terms = replace(layout.terms, distribution=Distribution("packed", preferred[0]))
+    return replace(layout, terms=terms)
 
 
 def choose(profile: Profile, snapshot: Snapshot, request: GroupRequest, layout: Layout, partition: Partition) -> Choice:
