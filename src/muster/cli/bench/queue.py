@@ -19,6 +19,7 @@ from muster.engine.defaults import DEFAULT_PROFILE
 from muster.engine.identical import fill, put
 from muster.engine.in_order import place_in_order
 from muster.engine.model import GroupRequest, Member, Placed
+from muster.engine.objects import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot
 from muster.engine.state import ClusterState
@@ -31,6 +32,7 @@ SHAPES = (1, 50, 500)
 LARGE_NODES = 100_000
 LARGE_PODS = 1_000_000
 LISTED_PODS = 150_000
+DEVICE_NODES, DEVICES_EACH, DEVICE_PODS = 100, 8, 1_000
 _SEED = 1
 _ZONES = 3
 _ALLOCATABLE = {"cpu": "64", "memory": "512Gi", "pods": "110"}
@@ -39,7 +41,7 @@ _SELECTOR = {"matchLabels": {"app": "web"}}
 
 
 def run(progress: Callable[[str], None]) -> Objects:
-    """A row for each order and number of shapes, for each rule between pods, and for the state and the cache."""
+    """A row for each order and number of shapes, for each rule between pods, for devices, the state and the cache."""
     progress(f"building a cluster of {NODES} nodes")
     state = _cluster()
     rows = []
@@ -49,6 +51,8 @@ def run(progress: Callable[[str], None]) -> Objects:
     for name, spec in _rules().items():
         progress(f"{COUPLED_PODS} pods with {name}")
         rows.append(_coupled(state, name, spec))
+    progress(f"{DEVICE_PODS} pods with a claim for a device")
+    rows.append(_devices())
     progress(f"the state of {LARGE_NODES} nodes and {LARGE_PODS} pods")
     rows.append(_state_memory())
     progress(f"a list of {LISTED_PODS} pods")
@@ -95,6 +99,38 @@ def _coupled(state: ClusterState, name: str, spec: Object) -> Object:
         return len(decision.placements) if isinstance(decision, Placed) else 0
 
     return _timed(name, place)
+
+
+def _devices() -> Object:
+    """Pods that each ask for a device by a claim of their own, on nodes that have too few for all of them."""
+    state = ClusterState()
+    state.set_object(DEVICE_CLASS, {"metadata": {"name": "gpu"}, "spec": {}})
+    for at in range(DEVICE_NODES):
+        state.set_node(_node(_name(at), at))
+        devices = [{"name": f"gpu-{number}"} for number in range(DEVICES_EACH)]
+        pool = {"name": _name(at), "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": _name(at), "devices": devices}
+        state.set_object(RESOURCE_SLICE, {"metadata": {"name": _name(at)}, "spec": spec})
+    pods = [_with_claim(state, f"pod-{at}") for at in range(DEVICE_PODS)]
+
+    def place() -> int:
+        members = tuple(Member(f"default/pod-{at}", state.shape_of(pod)) for at, pod in enumerate(pods))
+        decision = decide(state.snapshot(), GroupRequest("default/pods", members, min_count=1, one_by_one=True))
+        return len(decision.placements) if isinstance(decision, Placed) else 0
+
+    return _timed(f"a device each, {DEVICES_EACH} on each of {DEVICE_NODES} nodes", place)
+
+
+def _with_claim(state: ClusterState, name: str) -> Object:
+    """A pod with a claim that was made for it."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name, "controller": True}
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    claim = {"name": name, "namespace": "default", "uid": name, "ownerReferences": [owner]}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    state.set_object(RESOURCE_CLAIM, {"metadata": claim, "spec": spec})
+    pod = _pod(spec={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]})
+    pod["metadata"] |= {"name": name, "uid": name}
+    return {**pod, "status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": name}]}}
 
 
 def _timed(name: str, work: Callable[[], int]) -> Object:
