@@ -27,7 +27,7 @@ from muster.cli.terminal import error_console
 
 BENCHES = {
     "gangs": "engine time of homogeneous gangs",
-    "queue": "engine time of single pods: strict order, regrouped, rules between pods, devices; memory of a large state",
+    "queue": "engine time of single pods: strict order, regrouped, rules between pods, devices; memory of a big state",
     "exact": "mixed groups: placed, proved or undecided, beside first-fit-decreasing and kube-scheduler's greedy cycle",
     "preemption": "victims for a gang on a full cluster: time of the plan, and evictions beside kube-scheduler's rule",
     "topology": "groups that are bound to domains: choice of the domain, the whole decision",
