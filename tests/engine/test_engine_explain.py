@@ -6,10 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.api.codec import Object
+from muster.api.topology import Subgroups, TopologyTerms
 from muster.engine.decide import decide
 from muster.engine.explanation.explain import explain
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed
 from muster.engine.state import ClusterState
+from muster.engine.topology.layout import Layout
 from muster.testing import make_node, make_pod
 
 GPU = "nvidia.com/gpu"
@@ -160,4 +162,21 @@ def test_whole_new_rack_is_proposed_where_no_rack_has_nodes_of_the_kind() -> Non
 
     (change,) = [each for each in changes if each["kind"] == "addNodes"]
     assert change["text"] == (f"add 3 nodes like gpu-0 (with 4 nvidia.com/gpu) in a new domain of {rack}")
+    assert (change["nodes"], change["minimal"], change["new"]) == (3, True, {rack: "new+1"})
+
+
+def test_whole_new_domain_is_proposed_for_subgroups_where_nodes_of_the_kind_are_in_none() -> None:
+    rack, block = "topology.kubernetes.io/rack", "example.com/block"
+    state = ClusterState()
+    state.set_node(make_node("cpu-0", cpu="8", labels={rack: "r0", block: "b0"}))
+    state.set_node(make_node("gpu-0", cpu="8", gpu=4, labels={block: "b0"}))
+    members = tuple(Member(f"default/p{at}", state.shape_of(make_pod(cpu="1", gpu=4))) for at in range(3))
+    layout = Layout(TopologyTerms(required=block, subgroups=Subgroups(3, rack)), (0, 1, 2))
+    request = GroupRequest("default/g", members, 3, topology_key=block, layout=layout)
+    snapshot = state.snapshot()
+
+    changes = explain(snapshot, request, decide(snapshot, request))["changes"]
+
+    (change,) = [each for each in changes if each["kind"] == "addNodes"]
+    assert change["text"] == f"add 3 nodes like gpu-0 (with 4 nvidia.com/gpu) in a new domain of {rack}"
     assert (change["nodes"], change["minimal"], change["new"]) == (3, True, {rack: "new+1"})

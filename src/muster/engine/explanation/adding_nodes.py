@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -35,23 +35,26 @@ def added_nodes(question: Question) -> list[Object]:
             found = _added(question, domain, like, takes)
             if found is not None and (best is None or found["nodes"] < best["nodes"]):
                 best = found
-    if question.target.topology_key is not None:
+    for keys in _inwards(question.target.domain_keys):
         for like, takes in _kinds(question, None):
-            found = _added(question, None, like, takes, _new_domain(question, like))
+            found = _added(question, None, like, takes, {key: _new_value(question, like, key) for key in keys})
             if found is not None and (best is None or found["nodes"] < best["nodes"]):
                 best = found
     return [] if best is None else [best]
 
 
-def _new_domain(question: Question, like: NodeRecord) -> dict[str, str]:
-    """The label of a domain that is not there yet, named after the one of a node."""
-    key = question.target.topology_key
-    assert key is not None
+def _inwards(keys: Sequence[str]) -> list[Sequence[str]]:
+    """The labels that a new domain of each of them has anew, its own and those inside of it; the fewest first."""
+    return [keys[at:] for at in reversed(range(len(keys)))]
+
+
+def _new_value(question: Question, like: NodeRecord, key: str) -> str:
+    """The name of a domain that is not there yet, after the one of a node."""
     known = {record.labels.get(key) for record in question.snapshot.table.records}
     name = f"{like.labels.get(key, 'new')}+1"
     while name in known:
         name += "+"
-    return {key: name}
+    return name
 
 
 def _added(
@@ -84,7 +87,10 @@ def _added(
     if key is not None and value is not None:
         text = f"{text} to {domain_text(key, value)}"
     if labels:
-        return change("addNodes", f"{text} in a new domain of {key}", minimal, nodes=number, like=like.name, new=labels)
+        outermost = next(iter(labels))
+        return change(
+            "addNodes", f"{text} in a new domain of {outermost}", minimal, nodes=number, like=like.name, new=labels
+        )
     return change("addNodes", text, minimal, nodes=number, like=like.name, domain=value)
 
 

@@ -68,6 +68,10 @@ class Target(Protocol):
         """The label of which all must be in one domain (of a tree: the outermost that some of it has)."""
 
     @property
+    def domain_keys(self) -> Sequence[str]:
+        """All labels of which pods must be in one domain, from the outermost on, where a new domain could help."""
+
+    @property
     def request(self) -> GroupRequest:
         """All of it as one group, by which topology domains are ranked."""
 
@@ -114,6 +118,13 @@ class GroupTarget(Struct, frozen=True):
     @property
     def topology_key(self) -> str | None:
         return self.request.topology_key
+
+    @property
+    def domain_keys(self) -> tuple[str, ...]:
+        request, terms = self.request, None if self.request.layout is None else self.request.layout.terms
+        outer = request.topology_key if request.topology_domain is None else None
+        inner = None if terms is None or terms.subgroups is None else terms.subgroups.key
+        return tuple(dict.fromkeys(key for key in (outer, inner) if key is not None))
 
     def reshaped(self, change: Reshape) -> GroupTarget:
         return GroupTarget(replace(self.request, members=reshaped(self.request.members, change)))

@@ -50,6 +50,10 @@ class TreeTarget(Struct, frozen=True):
         return next(iter(_keys(self.root)), None)
 
     @property
+    def domain_keys(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(_keys(self.root)))
+
+    @property
     def request(self) -> GroupRequest:
         """All members as one group, by which domains are ranked."""
         return GroupRequest(self.key, self.members, self.needed, topology_key=self.topology_key)
