@@ -47,7 +47,7 @@ def test_strict_writes_nothing_that_says_less(capsys: pytest.CaptureFixture[str]
 def test_an_unknown_target_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", "-f", str(EXAMPLES / "convert/volcano.yaml"), "--to", "v9"]) == 2
 
-    assert capsys.readouterr().err.startswith("muster: --to v9: must be one of scheduling.k8s.io/v1alpha1, ")
+    assert capsys.readouterr().err.startswith("muster: --to 'v9': must be one of scheduling.k8s.io/v1alpha1, ")
 
 
 @pytest.mark.parametrize(
