@@ -12,7 +12,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import kind_account_tokens
 import kind_api
+import kind_authn
+import kind_authn_config
 import kind_controllers
 import kind_decisions
 import kind_device_groups
@@ -33,6 +36,9 @@ KINDS: tuple[Kind, ...] = (
     kind_decisions.KIND,
     kind_groups.KIND,
     kind_preemption.KIND,
+    kind_account_tokens.KIND,
+    kind_authn.KIND,
+    kind_authn_config.KIND,
     kind_rbac.KIND,
     kind_rbac.BOOTSTRAP,
 )

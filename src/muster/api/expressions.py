@@ -174,8 +174,18 @@ def _kubernetes() -> cel.CelExtensionBase:
         overload = cel.Overload(identity.replace(",", "").replace(" ", ""), result, parameters, True, call)
         return cel.FunctionDecl(name, [overload])
 
-    def plain(name: str, result: cel.Type, call: Callable[..., JSON]) -> cel.FunctionDecl:
-        return cel.FunctionDecl(name, [cel.Overload(f"muster_{name}", result, [text], False, call)])
+    def members(name: str, result: cel.Type, *forms: tuple[list[cel.Type], Callable[..., JSON]]) -> cel.FunctionDecl:
+        overloads = [
+            cel.Overload(f"muster_{name}_{len(parameters)}", result, parameters, True, call)
+            for parameters, call in forms
+        ]
+        return cel.FunctionDecl(name, overloads)
+
+    def function(name: str, result: cel.Type, of: list[cel.Type], call: Callable[..., JSON]) -> cel.FunctionDecl:
+        return cel.FunctionDecl(name, [cel.Overload(f"muster_{name.replace('.', '_')}", result, of, False, call)])
+
+    def plain(name: str, result: cel.Type, call: Callable[..., JSON], of: cel.Type = text) -> cel.FunctionDecl:
+        return function(name, result, [of], call)
 
     def versions(name: str, result: cel.Type, call: Callable[..., JSON]) -> cel.FunctionDecl:
         strict = cel.Overload(f"muster_{name}", result, [text], False, call)
@@ -191,8 +201,18 @@ def _kubernetes() -> cel.CelExtensionBase:
             member("min", dyn, [some], lambda items: min(items)),
             member("max", dyn, [some], lambda items: max(items)),
             member("indexOf", whole, [some, dyn], lambda items, item: items.index(item) if item in items else -1),
+            member("lastIndexOf", whole, [some, dyn], _last_index),
+            member("sort", some, [some], sorted),
+            member("distinct", some, [some], _distinct),
+            member("slice", some, [some, whole, whole], _slice),
+            member("reverse", some, [some], lambda items: items[::-1]),
+            members("flatten", some, ([some], _flatten), ([some, whole], _flatten)),
+            plain("lists.range", some, lambda count: list(range(count)), whole),
+            function("sets.contains", truth, [some, some], lambda a, b: all(item in a for item in b)),
+            function("sets.intersects", truth, [some, some], lambda a, b: any(item in a for item in b)),
+            function("sets.equivalent", truth, [some, some], _equivalent),
             member("find", text, [text, text], _find),
-            member("findAll", some, [text, text], lambda value, pattern: _find_all(value, pattern, -1)),
+            members("findAll", some, ([text, text], _find_all), ([text, text, whole], _find_all)),
             plain("quantity", fact, _quantity),
             plain("isQuantity", truth, _is_quantity),
             versions("semver", fact, semver_value),
@@ -223,7 +243,39 @@ def _find(value: str, pattern: str) -> str:
     return match[0] if match else ""
 
 
-def _find_all(value: str, pattern: str, limit: int) -> list[JSON]:
+def _last_index(items: list[JSON], item: JSON) -> int:
+    return next((at for at in range(len(items) - 1, -1, -1) if items[at] == item), -1)
+
+
+def _distinct(items: list[JSON]) -> list[JSON]:
+    found: list[JSON] = []
+    for item in items:
+        if item not in found:
+            found.append(item)
+    return found
+
+
+def _slice(items: list[JSON], start: int, end: int) -> list[JSON]:
+    if not 0 <= start <= end <= len(items):
+        raise ValueError(f"cannot slice({start}, {end}), list is length {len(items)}")
+    return items[start:end]
+
+
+def _flatten(items: list[JSON], depth: int = 1) -> list[JSON]:
+    found: list[JSON] = []
+    for item in items:
+        if isinstance(item, list):
+            found += _flatten(item, depth - 1) if depth > 1 else item
+        else:
+            found.append(item)
+    return found
+
+
+def _equivalent(a: list[JSON], b: list[JSON]) -> bool:
+    return all(item in b for item in a) and all(item in a for item in b)
+
+
+def _find_all(value: str, pattern: str, limit: int = -1) -> list[JSON]:
     found: list[JSON] = [match[0] for match in re.finditer(pattern, value)]
     return found if limit < 0 else found[:limit]
 

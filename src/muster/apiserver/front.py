@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from muster.api.codec import Object, dumps
 from muster.apiserver import protobuf
-from muster.apiserver.access import Access
 from muster.apiserver.authentication.metadata import CONFIGURATION_PATH, KEYS_PATH, key_set, provider
 from muster.apiserver.columns import Column
 from muster.apiserver.discovery import NEWEST_RELEASE, Discovery
@@ -30,6 +29,8 @@ from muster.clock import Clock
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
+
+    from muster.apiserver.access import Access
 
 _INCLUDES = ("None", "Metadata", "Object")
 

@@ -6,12 +6,11 @@ import logging
 import random
 from collections.abc import AsyncIterator
 from itertools import chain, count
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from muster.api.codec import JSON
 from muster.apiserver import bodies
-from muster.apiserver.authentication.accounts import Accounts
-from muster.apiserver.authentication.chain import Authenticator, Verdict
 from muster.apiserver.context import Context, Notes
 from muster.apiserver.custom.keeper import DefinitionKeeper
 from muster.apiserver.decoding import Types
@@ -27,6 +26,10 @@ from muster.apiserver.verbs import Verbs
 from muster.apiserver.watching import Watcher
 from muster.client.transport import Response, WatchEvents
 from muster.clock import Clock
+
+if TYPE_CHECKING:
+    from muster.apiserver.authentication.accounts import Accounts
+    from muster.apiserver.authentication.chain import Authenticator, Verdict
 
 logger = logging.getLogger(__name__)
 

@@ -155,7 +155,7 @@ def signing_key(data: Path | None) -> SigningKey:
     return key
 
 
-def read_configuration(path: Path | None) -> tuple[str, CheckedConfiguration | None]:
+def read_configuration(path: Path | None, issuer: str = ISSUER) -> tuple[str, CheckedConfiguration | None]:
     """The text of a configuration file and what it says. Raises `BadInput` in a real server's words."""
     from muster.apiserver.authentication.configuration import ConfigurationError, decode_configuration
     from muster.apiserver.authentication.validation import checked_at_start
@@ -171,7 +171,7 @@ def read_configuration(path: Path | None) -> tuple[str, CheckedConfiguration | N
     except (ConfigurationError, UnicodeDecodeError) as error:
         raise BadInput(f"{failed}: {error}") from error
     try:
-        return text, checked_at_start(config, (ISSUER,))
+        return text, checked_at_start(config, (issuer,))
     except ConfigurationError as error:
         raise BadInput(str(error)) from error
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from muster.api.codec import Object, dumps
-from muster.apiserver.authentication.claims import CREDENTIAL_ID
 from muster.apiserver.authentication.signatures import Key, Token, TokenError, is_signed_by
+from muster.apiserver.authentication.users import ACCOUNT_PREFIX, CREDENTIAL_ID, account_user
 from muster.apiserver.errors import Qualified, StatusError, bad_request, conflict, not_found
 from muster.apiserver.request import User
 from muster.apiserver.store.protocol import Store
@@ -24,20 +24,13 @@ from muster.apiserver.store.protocol import Store
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-USER_PREFIX = "system:serviceaccount:"
-ALL_ACCOUNTS = "system:serviceaccounts"
 EXTRA = "authentication.kubernetes.io/"
 KUBELET_S = 3607
 """What kubelets ask for; tokens of this length are stretched to `STRETCHED_S`, for old clients that never read anew."""
 STRETCHED_S = 365 * 24 * 3600
 _BOUND = {"Pod": "pods", "Node": "nodes", "Secret": "secrets"}
+_CLAIMED = ("pod", "node", "secret")
 _INVALIDATED = "service account token has been invalidated"
-
-
-def account_user(namespace: str, name: str, uid: str = "") -> User:
-    """The user that a service account is."""
-    groups = (ALL_ACCOUNTS, f"{ALL_ACCOUNTS}:{namespace}")
-    return User(f"{USER_PREFIX}{namespace}:{name}", groups, uid)
 
 
 class SigningKey:
@@ -147,7 +140,7 @@ def claims_for(
         "jti": jti,
         "kubernetes.io": dict(sorted(private.items())),
         "nbf": issued,
-        "sub": f"{USER_PREFIX}{meta['namespace']}:{meta['name']}",
+        "sub": f"{ACCOUNT_PREFIX}{meta['namespace']}:{meta['name']}",
     }
     return claims, float(expires)
 
@@ -202,6 +195,8 @@ def account_of(
     if token.algorithm != "RS256" or not is_signed_by(token, [Key(key["kid"], "RSA", key)]):
         raise TokenError("go-jose/go-jose: error in cryptographic primitive")
     claims = token.claims
+    if not _is_complete(claims):
+        raise TokenError("service account token claims could not be validated due to invalid structure")
     stated = [each for each in claims.get("aud") or [] if isinstance(each, str)]
     shared = [each for each in audiences if each in stated]
     if not shared:
@@ -214,7 +209,7 @@ def account_of(
     private = claims["kubernetes.io"]
     namespace, account = private["namespace"], private["serviceaccount"]
     _check_alive(store, private)
-    user = account_user(namespace, account["name"], account["uid"])
+    user = account_user(namespace, account["name"], account.get("uid", ""))
     extra = {CREDENTIAL_ID: (f"JTI={claims['jti']}",)}
     for kind in ("pod", "node"):
         if kind in private:
@@ -224,14 +219,36 @@ def account_of(
     return User(user.name, user.groups, user.uid, extra), shared
 
 
+def _is_complete(claims: Object) -> bool:
+    """Whether claims have all that tokens of ours have."""
+    private = claims.get("kubernetes.io")
+    if not isinstance(private, dict) or not isinstance(claims.get("aud"), list):
+        return False
+    named = [private.get("serviceaccount"), *(private[kind] for kind in _CLAIMED if kind in private)]
+    numbers = (claims.get("exp"), claims.get("nbf"))
+    return (
+        all(isinstance(number, int) for number in numbers)
+        and isinstance(claims.get("jti"), str)
+        and isinstance(private.get("namespace"), str)
+        and all(isinstance(one, dict) and _has_names(one) for one in named)
+    )
+
+
+def _has_names(reference: Object) -> bool:
+    # A pod's node may be one that did not exist when the token was issued.
+    return isinstance(reference.get("name"), str) and isinstance(reference.get("uid", ""), str)
+
+
 def _check_alive(store: Store, private: Object) -> None:
     """The account and what the token is bound to must be there, and the same as when it was issued."""
     namespace, account = private["namespace"], private["serviceaccount"]
     found = store.get(f"/serviceaccounts/{namespace}/{account['name']}")
     if found is None:
         raise TokenError(f'serviceaccounts "{account["name"]}" not found')
-    if found["metadata"]["uid"] != account["uid"]:
-        raise TokenError(f"service account UID ({found['metadata']['uid']}) does not match claim ({account['uid']})")
+    if found["metadata"]["uid"] != account.get("uid"):
+        raise TokenError(
+            f"service account UID ({found['metadata']['uid']}) does not match claim ({account.get('uid')})"
+        )
     for kind, key in (("secret", f"/secrets/{namespace}/"), ("pod", f"/pods/{namespace}/"), ("node", "/nodes/")):
         bound = private.get(kind)
         if bound is None or (kind == "node" and "pod" in private):
@@ -239,6 +256,6 @@ def _check_alive(store: Store, private: Object) -> None:
         found = store.get(f"{key}{bound['name']}")
         if found is None:
             raise TokenError(_INVALIDATED)
-        if found["metadata"]["uid"] != bound["uid"]:
+        if found["metadata"]["uid"] != bound.get("uid"):
             uids = f"{kind} UID ({found['metadata']['uid']}) does not match service account {kind} ref claim"
-            raise TokenError(f"{uids} ({bound['uid']})")
+            raise TokenError(f"{uids} ({bound.get('uid')})")

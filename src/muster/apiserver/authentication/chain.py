@@ -19,6 +19,7 @@ from muster.apiserver.authentication.accounts import Accounts, account_of, is_of
 from muster.apiserver.authentication.configuration import Anonymous
 from muster.apiserver.authentication.issuers import IssuerSet
 from muster.apiserver.authentication.signatures import TokenError, parse_token
+from muster.apiserver.authentication.users import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
 from muster.apiserver.errors import StatusError, failure
 from muster.apiserver.request import ApiRequest, User
 from muster.apiserver.store.protocol import Store
@@ -26,9 +27,6 @@ from muster.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-AUTHENTICATED = "system:authenticated"
-UNAUTHENTICATED = "system:unauthenticated"
-ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 CACHE_S = 10.0
 """For how long an accepted token is not looked at again."""
 _INVALID = "invalid bearer token"
@@ -141,7 +139,7 @@ class Authenticator:
 
 def _authenticated(user: User) -> User:
     """The user as one who showed good credentials."""
-    if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
+    if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups or user.name == ANONYMOUS.name:
         return user
     return User(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)
 

@@ -6,6 +6,7 @@ raise `TokenError`; the messages are upstream's and go to the log only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from muster.api.codec import JSON, Object
@@ -13,11 +14,13 @@ from muster.api.expressions import EvaluationFailed, NotSupported
 from muster.apiserver.authentication.configuration import ClaimMappings, ClaimRule, PlainClaim, PrefixedClaim
 from muster.apiserver.authentication.expressions import Compiled
 from muster.apiserver.authentication.signatures import ALGORITHMS, Token, TokenError
+from muster.apiserver.authentication.users import CREDENTIAL_ID
 from muster.apiserver.authentication.validation import Checked
 from muster.apiserver.request import User
 
 NOT_BEFORE_LEEWAY_S = 60.0
-CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+"""What JSON calls a number: `nan` would never expire."""
 _GOOGLE = {"accounts.google.com": "https://accounts.google.com"}
 
 
@@ -76,6 +79,8 @@ def _time(claims: Object, name: str) -> float | None:
     value = _field(claims, name)
     try:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise ValueError
+        if isinstance(value, str) and not _NUMBER.fullmatch(value):
             raise ValueError
         return float(value)
     except (ValueError, OverflowError) as error:

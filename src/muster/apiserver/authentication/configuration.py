@@ -105,10 +105,13 @@ class Condition(Struct, frozen=True):
 
 
 class Anonymous(Struct, frozen=True):
-    """Whether requests without credentials are let in, and to which paths (none named: to all)."""
+    """Whether requests without credentials are let in, and to which paths (none named: to all).
+
+    `conditions`: an empty list is something else than none when a change of the file is judged, as upstream.
+    """
 
     enabled: bool = False
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] | None = None
 
 
 class AuthenticationConfiguration(Struct, frozen=True):
@@ -215,7 +218,7 @@ def decode_configuration(text: str) -> AuthenticationConfiguration:
         problems.insert(0, "yaml: unmarshal errors:\n  " + "\n  ".join(repeated))
     if problems:
         raise ConfigurationError("strict decoding error: " + ", ".join(problems))
-    return convert(_without_null(value), AuthenticationConfiguration)
+    return convert(_without_null(value, _ROOT), AuthenticationConfiguration)
 
 
 def _parsed(text: str) -> tuple[JSON, list[str]]:
@@ -298,13 +301,16 @@ def _unknown(value: JSON, go: _Go, path: str) -> Iterator[str]:
                 yield below
 
 
-def _without_null(value: JSON) -> JSON:
-    """The value without fields that are null, which are as if absent; a null in a list is an empty value."""
+def _without_null(value: JSON, go: _Go) -> JSON:
+    """The value as Go has it: fields that are null are absent, a null in a list is an empty value of its type."""
     if isinstance(value, dict):
-        names: dict[str, str] = {"discoveryURL": "discoveryUrl"}
-        return {names.get(key, key): _without_null(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_null(item) for item in value]
+        names = {"discoveryURL": "discoveryUrl"}
+        return {
+            names.get(key, key): _without_null(item, go.fields[key]) for key, item in value.items() if item is not None
+        }
+    if isinstance(value, list) and go.of is not None:
+        empty: JSON = {} if go.of.fields else ""
+        return [empty if item is None else _without_null(item, go.of) for item in value]
     return value
 
 

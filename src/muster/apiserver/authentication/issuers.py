@@ -12,6 +12,7 @@ import email.utils
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 
 from msgspec import DecodeError, Struct
 
@@ -76,7 +77,7 @@ class JWTIssuer:
         url = issuer.discovery_url or self.url.rstrip("/") + "/.well-known/openid-configuration"
         answer = await self._fetch(url, issuer.certificate_authority)
         if answer.status != 200:
-            raise FetchError(f"{answer.status}: {answer.body[:200].decode(errors='replace')}")
+            raise FetchError(f"{_status(answer.status)}: {answer.body[:200].decode(errors='replace')}")
         try:
             document = loads(answer.body)
         except (ValueError, DecodeError, RecursionError) as error:
@@ -121,9 +122,17 @@ class JWTIssuer:
     async def _read_keys_now(self) -> None:
         answer = await self._fetch(self._keys_url, self._checked.rules.issuer.certificate_authority)
         if answer.status != 200:
-            raise FetchError(f"oidc: get keys failed: {answer.status}")
+            raise FetchError(f"oidc: get keys failed: {_status(answer.status)}")
         self._keys = parse_keys(answer.body)
         self._fresh_until = fresh_until(answer.headers, self._clock.now())
+
+
+def _status(code: int) -> str:
+    """A code with its name, such as `503 Service Unavailable`."""
+    try:
+        return f"{code} {HTTPStatus(code).phrase}"
+    except ValueError:
+        return str(code)
 
 
 def fresh_until(headers: Mapping[str, str], now: float) -> float:

@@ -5,8 +5,12 @@ Source: kube-apiserver `pkg/serviceaccount/openidmetadata.go`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from muster.api.codec import Object, dumps
-from muster.apiserver.authentication.accounts import Accounts
+
+if TYPE_CHECKING:
+    from muster.apiserver.authentication.accounts import Accounts
 
 CONFIGURATION_PATH = "/.well-known/openid-configuration"
 KEYS_PATH = "/openid/v1/jwks"

@@ -11,8 +11,13 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from muster.apiserver.authentication.accounts import USER_PREFIX, account_user
-from muster.apiserver.authentication.chain import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
+from muster.apiserver.authentication.users import (
+    ACCOUNT_PREFIX,
+    ANONYMOUS,
+    AUTHENTICATED,
+    UNAUTHENTICATED,
+    account_user,
+)
 from muster.apiserver.authorization.attributes import Attributes, denied
 from muster.apiserver.authorization.rules import Decision
 from muster.apiserver.errors import StatusError, bad_request
@@ -88,9 +93,9 @@ def as_user(wanted: Wanted, *, is_node: bool = False) -> User:
 
 def _account(name: str) -> tuple[str, str] | None:
     """Namespace and name of a service account's user name."""
-    if not name.startswith(USER_PREFIX):
+    if not name.startswith(ACCOUNT_PREFIX):
         return None
-    parts = name.removeprefix(USER_PREFIX).split(":")
+    parts = name.removeprefix(ACCOUNT_PREFIX).split(":")
     if len(parts) != 2 or any(not part or subdomain_problems(part) for part in parts):
         return None
     return parts[0], parts[1]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from muster.api.codec import Object, Objects
-from muster.apiserver.authentication.accounts import USER_PREFIX
+from muster.apiserver.authentication.users import ACCOUNT_PREFIX
 from muster.apiserver.authorization.attributes import Attributes
 from muster.apiserver.request import User
 from muster.apiserver.store.protocol import Store
@@ -97,7 +97,7 @@ def _is_subject(subject: Object, user: User, namespace: str) -> bool:
             return subject["name"] in user.groups
         case "ServiceAccount":
             where = subject.get("namespace") or namespace
-            return bool(where) and user.name == f"{USER_PREFIX}{where}:{subject['name']}"
+            return bool(where) and user.name == f"{ACCOUNT_PREFIX}{where}:{subject['name']}"
     return False
 
 
