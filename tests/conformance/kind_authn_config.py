@@ -9,10 +9,12 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from access_server import ISSUER, AccessServer
+from kind_authn import options_of
 from outcome import Difference, Kind, Outcome
 from token_issuers import Issuers
 
@@ -31,6 +33,7 @@ TOKENS = {
     "issuer3": {"aud": "third", "sub": "x"},
 }
 """Claims of tokens that the recorded configurations take."""
+ALWAYS_ALLOW = "--authorization-mode=AlwaysAllow"
 GOOD: Object = {
     "apiVersion": "apiserver.config.k8s.io/v1",
     "kind": "AuthenticationConfiguration",
@@ -82,9 +85,7 @@ def _started(line: Object) -> list[Difference]:
 
 
 def _start(flags: Sequence[str], path: Path | None) -> None:
-    anonymous = next((flag.partition("=")[2] for flag in flags if flag.startswith("--anonymous-auth")), None)
-    mode = "AlwaysAllow" if "--authorization-mode=AlwaysAllow" in flags else "RBAC"
-    options = AccessOptions(path, cast("None", mode), cast("None", anonymous))
+    options = replace(options_of(flags, "AlwaysAllow" if ALWAYS_ALLOW in flags else "RBAC"), authentication_config=path)
     anonymous_of(options, read_configuration(path, ISSUER)[1])
 
 

@@ -54,7 +54,7 @@ def jwk_of(entry: Object) -> Object:
     name = entry["key"]
     algorithm = {"ed1": "EdDSA", "ec1": "ES256", "ec384": "ES384", "ec521": "ES512"}.get(name, "RS256")
     public = private_key(name).public_key()
-    jwk = cast(Object, get_default_algorithms()[algorithm].to_jwk(public, as_dict=True))
+    jwk = get_default_algorithms()[algorithm].to_jwk(public, as_dict=True)
     kid = entry.get("kid", name)
     jwk = {**jwk, "use": "sig", **({"kid": kid} if kid is not False else {})}
     jwk.pop("key_ops", None)
