@@ -309,7 +309,12 @@ class _Objects:
         """
         created: list[tuple[Resource, str]] = []
         pods: list[str] = []
-        given = [self._known(manifest, said) for manifest in manifests]
+        given = []
+        for manifest in manifests:
+            if manifest.left_out:
+                said.append(Notice(manifest, manifest.left_out))
+            else:
+                given.append(self._known(manifest, said))
         owned = {owner.get("uid") for each in given if (owner := controller_of(each.object)) is not None}
         try:
             for manifest in creation_order(given):

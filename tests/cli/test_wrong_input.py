@@ -555,3 +555,36 @@ def test_objects_that_cannot_be_written_are_refused() -> None:
         Cluster.load([{**make_pod("p"), "spec": {"containers": {"a"}}}])
     with pytest.warns(ManifestWarning, match='unknown field "spec.false"'):
         Cluster.load([make_pod("p", spec=yaml.safe_load("no: 1"))])
+
+
+def test_objects_that_say_nothing_about_where_pods_run_are_left_out_with_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}}
+        for version, kind in (("rbac.authorization.k8s.io/v1", "Role"), ("scheduling.volcano.sh/v1beta1", "Queue"))
+    ]
+    file = write(tmp_path / "x.yaml", *others, make_pod("p"))
+    for command in ("simulate", "explain"):
+        assert main([command, "-f", file, "--nodes", "1"]) == 0
+        captured = capsys.readouterr()
+        assert "Role x: has no bearing on scheduling, and is left out\n" in captured.err
+        assert "Queue x: only Volcano reads it, and it is left out\n" in captured.err
+        assert "node-0" in captured.out
+    assert main(["check", "-f", file]) == 0
+    assert "Role x: has no bearing" not in (out := capsys.readouterr().out)
+    assert "has no bearing on scheduling, and is left out" in out
+    assert main(["convert", "-f", file, "--to", "v1beta1"]) == 0
+    assert "kind: Role" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [("jobset.x-k8s.io/v1alpha2", "JobSet"), ("batch.volcano.sh/v1alpha1", "Job"), ("kubeflow.org/v1", "PyTorchJob")],
+)
+def test_owners_of_pods_whose_controller_is_elsewhere_are_refused(
+    api_version: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "x.yaml", {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}})
+    assert main(["simulate", "-f", file]) == 2
+    assert "its controller does not run here, so give the pods or Jobs that it would make" in capsys.readouterr().err

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 from muster.api.codec import Object, Objects, copy_object
+from muster.nodes.spec import NodeSpec
 from muster.simulator.history import History
 from muster.simulator.invariants import InvariantChecker
 from muster.simulator.options import ClusterOptions
+from muster.simulator.run import simulate
+from muster.simulator.steps import read_step
+from muster.simulator.world import manifests_of
 from muster.testing.builders import make_group, make_node, make_pod
 
 
@@ -176,3 +180,14 @@ def test_members_that_came_with_their_node_are_nobodys_decision() -> None:
     writes.pod("a", group="g", node="n")
 
     assert "whole-gangs" not in dict(writes.violations(rest=True))
+
+
+def test_a_binding_on_its_way_to_a_node_that_is_just_deleted_violates_nothing() -> None:
+    gang = [make_group("g", min_count=6), *(make_pod(f"g-{at}", group="g", cpu="1") for at in range(6))]
+    for at_s in (0.03, 0.06, 0.09):
+        outcome = simulate(
+            manifests_of(gang),
+            nodes=[NodeSpec(3, capacity={"cpu": "2", "pods": "110"})],
+            timed=[(at_s, read_step("delete node/node-2"))],
+        )
+        assert outcome.violations == ()

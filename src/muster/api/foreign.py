@@ -92,6 +92,34 @@ def owner_of(obj: Object) -> str:
     return _owner(str(obj.get("apiVersion") or "").partition("/")[0])
 
 
+_GROUPS_WITHOUT_BEARING = frozenset(
+    (
+        *("admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "autoscaling"),
+        *("authentication.k8s.io", "authorization.k8s.io", "certificates.k8s.io", "discovery.k8s.io"),
+        *("events.k8s.io", "flowcontrol.apiserver.k8s.io", "gateway.networking.k8s.io", "networking.k8s.io"),
+        "rbac.authorization.k8s.io",
+    )
+)
+_QUEUES = frozenset(
+    (
+        *("Queue", "ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort", "WorkloadPriorityClass", "AdmissionCheck"),
+        *("MultiKueueConfig", "MultiKueueCluster", "ProvisioningRequestConfig", "SchedulingShard"),
+    )
+)
+
+
+def without_bearing(obj: Object) -> str:
+    """Why an object of a kind that is not known says nothing about where pods run here; "" if it may.
+
+    Those are kinds of Kubernetes about other things (roles, networks, autoscaling), and the queues of other schedulers.
+    """
+    group = str(obj.get("apiVersion") or "").rpartition("/")[0]
+    if group in _GROUPS_WITHOUT_BEARING:
+        return "has no bearing on scheduling, and is left out"
+    owner = owner_of(obj)
+    return f"only {owner} reads it, and it is left out" if owner and obj.get("kind") in _QUEUES else ""
+
+
 def owner_of_mark(key: str) -> str:
     """The scheduler that reads a label or annotation of pods; "" for any other one."""
     prefix, slash, _ = key.partition("/")

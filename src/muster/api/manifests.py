@@ -16,10 +16,12 @@ from typing import TypeAlias
 
 import yaml
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api import codec
 from muster.api.codec import JSON, Object
 from muster.api.dialects import DIALECTS
+from muster.api.foreign import owner_of, without_bearing
 from muster.api.quantity import QuantityError, parse_quantity
 from muster.api.repeated_fields import YamlLoader, repeated_in_json
 from muster.api.resource import Resource
@@ -39,12 +41,17 @@ class ManifestError(ValueError):
 
 
 class Manifest(Struct, frozen=True):
-    """An object and the place where it was written. `repeated`: the paths of fields that are written twice there."""
+    """An object and the place where it was written.
+
+    `repeated`: the paths of fields that are written twice there. `left_out`: why the object is not looked at, "" for
+    one that is.
+    """
 
     file: str
     line: int
     object: Object
     repeated: tuple[str, ...] = ()
+    left_out: str = ""
 
     def error(self, message: str) -> ManifestError:
         """An error about this object."""
@@ -150,7 +157,10 @@ def checked(manifest: Manifest, at: str = "", *, any_kind: bool = False) -> Mani
         if not isinstance(obj[name], str):
             raise manifest.error(f"{at}{name} must be text, not {obj[name]!r}")
     if not any_kind and resource_of(obj) is None:
-        raise manifest.error(f"{at}no kind {obj['kind']!r} is known in {obj['apiVersion']}{_hint(obj)}")
+        reason = without_bearing(obj)
+        if not reason:
+            raise manifest.error(f"{at}no kind {obj['kind']!r} is known in {obj['apiVersion']}{_hint(obj)}")
+        manifest = replace(manifest, left_out=reason)
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
         raise manifest.error(f"{at}{obj['kind']} has no metadata.name")
@@ -283,8 +293,10 @@ def _hint(obj: Object) -> str:
     if obj["kind"] == "PodGroup" and obj["apiVersion"] in DIALECTS:
         return ": muster convert --to scheduling.k8s.io/v1beta1 turns it into a PodGroup that is"
     groups = sorted({group or "v1" for group, kind in _KINDS if kind == obj["kind"]})
-    if groups:
+    if groups and not owner_of(obj):
         return f" (it is a kind of {', '.join(groups)})"
+    if "." in obj["apiVersion"].partition("/")[0]:
+        return ": its controller does not run here, so give the pods or Jobs that it would make"
     lower = {kind.lower(): kind for _, kind in _KINDS}
     close = difflib.get_close_matches(obj["kind"].lower(), lower, n=1, cutoff=0.75)
     return f" (did you mean {lower[close[0]]}?)" if close else ""

@@ -76,6 +76,7 @@ def checked(manifests: list[Manifest], releases: tuple[Release, ...], nodes: tup
             "object": named(manifest.object),
             "file": manifest.file,
             "line": manifest.line,
+            "leftOut": manifest.left_out,
             "releases": [asdict(each) for each in found],
         }
         for manifest, found in zip(manifests, findings, strict=True)
@@ -83,7 +84,7 @@ def checked(manifests: list[Manifest], releases: tuple[Release, ...], nodes: tup
     taken = [
         decoded(manifest)[0]
         for manifest, found in zip(manifests, objects, strict=True)
-        if not all(each["problem"] for each in found["releases"])
+        if not manifest.left_out and not all(each["problem"] for each in found["releases"])
     ]
     groups = [_group(taken, each, newest_first, read_nodes(nodes)) for each in _groups(taken)]
     return {"releases": newest_first, "objects": objects, "groups": groups}

@@ -28,7 +28,8 @@ def draw(value: Object, console: Console) -> None:
 def _objects(objects: Objects, releases: list[str]) -> Table:
     table = plain_table("Would the API server take it?", ("object", *releases))
     for each in objects:
-        table.add_row(each["object"], *(_answer(found) for found in each["releases"]))
+        answers = ("",) * len(releases) if each["leftOut"] else [_answer(found) for found in each["releases"]]
+        table.add_row(each["object"], *answers)
     return table
 
 

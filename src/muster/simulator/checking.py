@@ -69,6 +69,8 @@ def check_objects(manifests: Sequence[Manifest], release: Release) -> list[Findi
 
 def _finding(server: StandingServer, manifest: Manifest, release: Release) -> Finding:
     obj = manifest.object
+    if manifest.left_out:
+        return Finding(release, warnings=(manifest.left_out,))
     fault = fault_of(manifest)
     if fault:
         return Finding(release, fault)

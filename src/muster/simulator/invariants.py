@@ -6,6 +6,7 @@ the room that was made for it (3), and no pod waits without a reason (4).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ NO_OVERCOMMIT = "no-overcommit"
 PURPOSEFUL_EVICTIONS = "purposeful-evictions"
 NOTHING_LOST = "nothing-lost"
 
+IN_FLIGHT_S = 0.5
+"""So long after a node has been deleted a pod may be bound to it: what was decided before could not know."""
 _TERMINAL = ("Succeeded", "Failed")
 
 
@@ -58,6 +61,7 @@ class InvariantChecker:
         self.violations: list[Violation] = []
         self._options = options
         self._allocatable: dict[str, dict[str, int]] = {}
+        self._gone_s: dict[str, float] = {}
         self._usage: dict[str, _Usage] = {}
         self._bound: dict[str, _Bound] = {}
         self._groups: dict[str, dict[str, Object]] = {"podgroups": {}, "workloads": {}}
@@ -70,7 +74,7 @@ class InvariantChecker:
         if key.startswith("/pods/"):
             self._observe_pod(value, before, time_s)
         elif key.startswith("/nodes/"):
-            self._observe_node(value, before)
+            self._observe_node(value, before, time_s)
         elif key.startswith(("/podgroups/", "/workloads/")):
             self._observe_group(key.split("/")[1], value, before)
         elif key.startswith("/resourceclaims/"):
@@ -88,10 +92,11 @@ class InvariantChecker:
 
     # Overcommitment
 
-    def _observe_node(self, node: Object | None, before: Object | None) -> None:
+    def _observe_node(self, node: Object | None, before: Object | None, time_s: float) -> None:
         if node is None:
             assert before is not None
             self._allocatable.pop(name_of(before), None)
+            self._gone_s[name_of(before)] = time_s
             return
         allocatable = (node.get("status") or {}).get("allocatable") or {}
         if before is None or allocatable != (before.get("status") or {}).get("allocatable"):
@@ -124,6 +129,8 @@ class InvariantChecker:
 
     def _check_node(self, pod: Object, bound: _Bound, time_s: float) -> None:
         usage, allocatable = self._usage[bound.node], self._allocatable.get(bound.node)
+        if allocatable is None and time_s - self._gone_s.get(bound.node, -math.inf) < IN_FLIGHT_S:
+            return  # the binding was under way when the node went
         if allocatable is None:
             self._report(NO_OVERCOMMIT, f"Pod {key_of(pod)}", time_s, f"bound to {bound.node}, which does not exist")
             return

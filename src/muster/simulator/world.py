@@ -170,6 +170,9 @@ class World:
 
     async def _create(self, manifest: Manifest) -> None:
         obj = manifest.object
+        if manifest.left_out:
+            self.said.append(Notice(manifest, manifest.left_out))
+            return
         resource = resource_of(obj)
         assert resource is not None, "manifests are of known kinds"
         if is_from_cluster(obj):
