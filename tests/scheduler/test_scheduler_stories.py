@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
 
 from muster.api.codec import Object
 from muster.api.groups import INITIALLY_SCHEDULED
@@ -600,3 +601,24 @@ def test_a_condition_that_cannot_be_written_at_first_is_written_later(code: str)
         assert (await world.said("a"))[0] == "Unschedulable"
 
     run(story, rule=lambda method, path, asked: code if path.endswith("/a/status") and asked < 2 else "")
+
+
+def test_pending_pods_are_counted_in_the_queues_of_kube_scheduler() -> None:
+    registry = CollectorRegistry()
+
+    def pending() -> dict[str, float | None]:
+        queues = ("active", "backoff", "unschedulable", "gated")
+        return {queue: registry.get_sample_value("scheduler_pending_pods", {"queue": queue}) for queue in queues}
+
+    async def story(world: World) -> None:
+        await world.stop()
+        scheduler = Scheduler(Client(InProcessTransport(world.api)), world.clock, random.Random(2), registry=registry)
+        assert pending() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
+        world.task = asyncio.get_running_loop().create_task(scheduler.run())
+        gated = make_pod("gated", spec={"schedulingGates": [{"name": "wait"}]})
+        await world.create(make_node(cpu="1"), *gang("large", 3, cpu="2"), *gang("few", 2, 4, cpu="1m"), gated)
+        await world.create(make_pod("alone", cpu="3"), make_pod("fits", cpu="1"))
+        await world.clock.sleep(5)
+        assert pending() == {"active": 0, "backoff": 0, "unschedulable": 4, "gated": 3}
+
+    run(story)

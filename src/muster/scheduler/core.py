@@ -6,6 +6,7 @@ The service feeds it (`apply`), asks what to do (`settle`, `decide`) and reports
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -194,6 +195,13 @@ class SchedulerCore:
                 profile = self.entities.profiles[ask.profile]
                 self._hints[ask.signature] = cheap_change(snapshot, request_of([ask]), profile)
         return self._hints[ask.signature]
+
+    def pending_pods(self) -> Counter[Place]:
+        """How many pods wait in each place of the queue."""
+        found: Counter[Place] = Counter()
+        for entity, place in self.queue.places():
+            found[place] += self.entities.pending(entity)
+        return found
 
     def take_apart(self) -> list[Apart | Planning]:
         """The questions that are to be decided beside the loop and given to `conclude`."""

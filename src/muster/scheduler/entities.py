@@ -81,6 +81,12 @@ class Entities:
             return (entity.removeprefix(POD),)
         return tuple(record.key for members in self.groups(entity) for record in members.to_place())
 
+    def pending(self, entity: str) -> int:
+        """How many these are."""
+        if entity.startswith(POD):
+            return 1
+        return sum(record.ours for members in self.groups(entity) for record in members.pending.values())
+
     def created(self, entity: str) -> tuple[str, int]:
         """When the entity's first pending pod was created; ("", 0) if that is not known.
 

@@ -5,7 +5,11 @@ Durations are measured with the clock that is passed in.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from muster.scheduler.cycle import SCHEDULER_ERROR, Verdict
 from muster.scheduler.queue import Place, SchedulingQueue
@@ -14,11 +18,39 @@ _BUCKETS = tuple(0.001 * 2**power for power in range(15))
 _VICTIMS = tuple(float(2**power) for power in range(7))
 
 
-class SchedulerMetrics:
-    """The counters and histograms; one instance a registry."""
+UPSTREAM_QUEUES = {
+    "active": (Place.ACTIVE, Place.IN_FLIGHT),
+    "backoff": (Place.BACKOFF, Place.ERROR_BACKOFF),
+    "unschedulable": (Place.WAITING,),
+    "gated": (Place.GATED,),
+}
+"""kube-scheduler's queues (`pkg/scheduler/backend/queue`, metric `pending_pods`), and which of our places they are."""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+
+class PendingPods(Collector):
+    """Counts pods by queue whenever it is asked: members of groups, too, each by itself."""
+
+    def __init__(self, count: Callable[[], Mapping[Place, int]]) -> None:
+        self._count = count
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        found = self._count()
+        family = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait, by queue", labels=["queue"])
+        for queue, places in UPSTREAM_QUEUES.items():
+            family.add_metric([queue], sum(found.get(place, 0) for place in places))
+        yield family
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """The name alone: to count is for who asks."""
+        yield GaugeMetricFamily("scheduler_pending_pods", "Pods that wait, by queue", labels=["queue"])
+
+
+class SchedulerMetrics:
+    """The counters and histograms; one instance a registry. `pending_pods`: how many wait where, whenever asked."""
+
+    def __init__(self, registry: CollectorRegistry | None, pending_pods: Callable[[], Mapping[Place, int]]) -> None:
         registry = registry if registry is not None else CollectorRegistry()
+        registry.register(PendingPods(pending_pods))
         self._attempts = Counter(
             "scheduler_schedule_attempts",
             "Attempts to schedule pods, by result and schedulerName",

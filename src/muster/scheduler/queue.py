@@ -18,7 +18,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -101,6 +101,10 @@ class SchedulingQueue:
     def entity(self, key: str) -> Entity | None:
         """The entity as it stands; not to be changed."""
         return self._entities.get(key)
+
+    def places(self) -> Iterator[tuple[str, Place]]:
+        """Every entity and where it is."""
+        return ((key, entity.place) for key, entity in self._entities.items())
 
     def count(self, place: Place) -> int:
         """How many entities are there."""

@@ -80,7 +80,7 @@ class Scheduler:
     ) -> None:
         self.options = options or SchedulerOptions()
         self.core = SchedulerCore(self.options, clock)
-        self.metrics = SchedulerMetrics(registry)
+        self.metrics = SchedulerMetrics(registry, self.core.pending_pods)
         self.ready = asyncio.Event()
         """Set once a first cycle is over and, if it placed anything, a first binding."""
         self.synced = asyncio.Event()
