@@ -44,7 +44,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def tls_server(pki: Path, tokens: set[str]) -> AsyncIterator[int]:
+async def tls_server(pki: Path, tokens: set[str], *, certificate: str = "server.crt") -> AsyncIterator[int]:
     """A server that says who called; 401 for tokens that it does not know. Its port."""
 
     async def who(request: web.Request) -> web.Response:
@@ -57,7 +57,7 @@ async def tls_server(pki: Path, tokens: set[str]) -> AsyncIterator[int]:
         return web.json_response({"token": token, "name": names.get("commonName", "")})
 
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=pki / "ca.crt")
-    context.load_cert_chain(pki / "server.crt", pki / "server.key")
+    context.load_cert_chain(pki / certificate, pki / "server.key")
     context.verify_mode = ssl.CERT_OPTIONAL
     app = web.Application()
     app.router.add_get("/{path:.*}", who)
@@ -92,6 +92,31 @@ def test_server_is_checked_by_the_name_that_the_kubeconfig_says(pki: Path) -> No
             with pytest.raises(TransportError, match="certificate"):
                 await ask(Connection(url, tls_server_name=NAME))
             assert (await ask(Connection(url, insecure=True)))["name"] == ""
+
+    asyncio.run(main())
+
+
+def test_certificates_without_key_identifiers_do(pki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.13 and later refuse them by default; clusters have them, and Go takes them."""
+
+    def strict(*arguments: object, **named: object) -> ssl.SSLContext:
+        context = make(*arguments, **named)  # type: ignore[arg-type]  # passed through
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    make = ssl.create_default_context
+    extension = pki / "bare.ext"
+    extension.write_text(f"subjectAltName=DNS:{NAME}\nsubjectKeyIdentifier=none\nauthorityKeyIdentifier=none\n")
+    signed = ["openssl", "x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial"]
+    signed += ["-out", "bare.crt", "-days", "2", "-extfile", str(extension)]
+    subprocess.run(signed, cwd=pki, check=True, capture_output=True)
+
+    async def main() -> None:
+        async with tls_server(pki, set(), certificate="bare.crt") as port:
+            monkeypatch.setattr(ssl, "create_default_context", strict)
+            ca = (pki / "ca.crt").read_text()
+            connection = Connection(f"https://127.0.0.1:{port}", ca=ca, tls_server_name=NAME)
+            assert (await ask(connection))["name"] == ""
 
     asyncio.run(main())
 

@@ -67,7 +67,7 @@ class Connection:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
             else:
-                context = ssl.create_default_context(cadata=self.ca or None)
+                context = verifying_context(self.ca)
             pair = (certificate, key) if certificate else (self.client_certificate, self.client_key)
             if pair[0]:
                 _load_certificate(context, *pair)
@@ -96,6 +96,17 @@ def in_cluster(environment: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -
         namespace=namespace,
         source=f"service account in {folder}",
     )
+
+
+def verifying_context(ca: str) -> ssl.SSLContext:
+    """A TLS context that trusts these authorities (PEM), or those of the system.
+
+    Certificates of many clusters (EKS, older ones of kubeadm) have no key identifiers, which Python asks for from 3.13
+    on, and nothing else that talks to Kubernetes does. Raises `ssl.SSLError`.
+    """
+    context = ssl.create_default_context(cadata=ca or None)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:

@@ -7,6 +7,7 @@ import ssl
 import aiohttp
 
 from muster.apiserver.authentication.issuers import Fetched, FetchError
+from muster.client.connection import verifying_context
 
 TIMEOUT_S = 30.0
 """Source: apiserver's `oidc.New`."""
@@ -16,8 +17,7 @@ LARGEST_BYTES = 4 * 1024 * 1024
 async def fetch(url: str, certificate_authority: str) -> Fetched:
     """GET `url`; its server's certificate must be of the CA (PEM; "": the system's). Raises `FetchError`."""
     try:
-        context = ssl.create_default_context(cadata=certificate_authority or None)
-        connector = aiohttp.TCPConnector(ssl=context)
+        connector = aiohttp.TCPConnector(ssl=verifying_context(certificate_authority))
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, session.get(url) as answer:
             body = await answer.content.read(LARGEST_BYTES + 1)
