@@ -461,3 +461,84 @@ def test_no_gang_sleeps_while_it_fits(ends: list[int], racks: int, constrained: 
     by_rack = Counter(at % racks if constrained else 0 for at in free)
     placed = sum(record.node != "" for key, record in core.cache.pods.items() if key.startswith("default/g"))
     assert placed == 6 or max(by_rack.values(), default=0) < 2
+
+
+@pytest.mark.parametrize("lift", ["taint", "cordon", "pod", "room"])
+def test_what_is_lifted_in_another_domain_than_the_most_promising_one_wakes_a_gang(lift: str) -> None:
+    """A refusal tells what is wrong in one domain; the others may lack something else."""
+    taints: list[Object] = [{"key": "maintenance", "effect": "NoSchedule"}] if lift == "taint" else []
+    first = [make_node(f"n{at}", cpu="2", labels={"rack": "r0", "kind": "wrong"}) for at in range(3)]
+    cpu = "1" if lift == "room" else "2"
+    second = [
+        make_node(f"m{at}", cpu=cpu, labels={"rack": "r1"}, taints=taints, unschedulable=lift == "cordon")
+        for at in range(2)
+    ]
+    core = core_with(*first, *second)
+    others = [make_pod(f"used-{at}", cpu="2", node=f"n{at}") for at in range(3)]
+    others += [make_pod(f"there-{at}", cpu="1", node=f"m{at}") for at in range(2)] if lift == "pod" else []
+    core.cache.apply_pods(added(*others))
+    gang = waiting_gangs(1, in_rack=True)
+    core.cache.apply_pod_groups(added(gang[0]))
+    core.cache.apply_pods(added(*gang[1:]))
+    assert work(core) == {}
+    if lift == "pod":
+        for at in range(2):
+            core.cache.apply_pods(gone(others[3 + at]))
+    else:
+        free = [make_node(f"m{at}", cpu="2", labels={"rack": "r1"}) for at in range(2)]
+        core.cache.apply_nodes([Change("MODIFIED", old, new) for old, new in zip(second, free, strict=True)])
+    assert work(core, 100.0) == {"default/g0-0": "m0", "default/g0-1": "m1"}
+
+
+def away(node: Object) -> Object:
+    tainted = copy_object(node)
+    tainted["spec"]["taints"] = [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]
+    return tainted
+
+
+def preempting(core: SchedulerCore) -> tuple[list[Object], list[Object]]:
+    """Two full nodes and a gang for which all pods there go, one node being unreachable by then; nodes and victims."""
+    nodes = [make_node(f"n{at}", cpu="2") for at in range(2)]
+    victims = [used(at) for at in range(2)]
+    core.cache.apply_nodes(added(*nodes))
+    core.cache.apply_pods(added(*victims))
+    core.cache.apply_pod_groups(added(make_group("g0", min_count=2)))
+    core.cache.apply_pods(added(*(make_pod(f"g0-{at}", cpu="2", group="g0", priority=5) for at in range(2))))
+    core.settle(0.0)
+    assert [len(verdict.victims) for verdict in core.decide(0.0)] == [2]
+    core.cache.apply_nodes([Change("MODIFIED", nodes[0], away(nodes[0]))])
+    for victim in victims:
+        core.cache.apply_pods(gone(victim))
+    assert work(core, 100.0) == {}
+    return nodes, victims
+
+
+def test_room_is_kept_on_a_node_that_ends_its_pods_before_it_is_ready_again() -> None:
+    core = SchedulerCore(SchedulerOptions())
+    nodes, _ = preempting(core)
+    core.cache.apply_pods(added(make_pod("same", cpu="2", priority=5)))
+    assert work(core, 101.0) == {}
+    core.cache.apply_nodes([Change("MODIFIED", away(nodes[0]), nodes[0])])
+    assert work(core, 110.0) == {"default/g0-0": "n0", "default/g0-1": "n1"}
+
+
+def test_room_is_not_kept_for_long_on_a_node_that_does_not_come_back() -> None:
+    core = SchedulerCore(SchedulerOptions())
+    preempting(core)
+    core.cache.apply_pods(added(make_pod("same", cpu="2", priority=5)))
+    assert work(core, 101.0) == {}
+    core.queue.flush(1000.0)
+    assert {**work(core, 1000.0), **work(core, 1100.0)} == {"default/same": "n1"}
+
+
+@pytest.mark.parametrize("how", ["cordoned", "gone"])
+def test_room_is_not_kept_on_a_node_that_is_taken_away(how: str) -> None:
+    core = SchedulerCore(SchedulerOptions())
+    nodes, _ = preempting(core)
+    core.cache.apply_pods(added(make_pod("same", cpu="2", priority=5)))
+    if how == "gone":
+        core.cache.apply_nodes([Change("DELETED", away(nodes[0]), None)])
+    else:
+        core.cache.apply_nodes([Change("MODIFIED", away(nodes[0]), make_node("n0", cpu="2", unschedulable=True))])
+    core.queue.flush(1000.0)
+    assert {**work(core, 1000.0), **work(core, 1100.0)} == {"default/same": "n1"}

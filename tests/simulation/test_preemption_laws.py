@@ -1,5 +1,7 @@
 """Storms of gangs over full clusters, drawn from seeds: laws that hold whatever comes.
 
+Victims do not die on some nodes, and another scheduler may bind pods to the room that is made.
+
 Nobody is evicted twice, nobody for somebody of no higher priority, nobody in vain; no room stays kept for nobody; and
 it ends.
 """
@@ -43,7 +45,7 @@ def single(name: str, cpu: int, level: str) -> Object:
 class Storm:
     """A world of a seed: what runs, what comes in three waves, and nodes on which victims do not die for a while."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, thieves: bool = False) -> None:
         rng = random.Random(seed)
         self.nodes = rng.choice([4, 6, 8])
         self.old: Objects = []
@@ -59,8 +61,18 @@ class Storm:
             self.old += gang(name, size, cpu, level, **mode)
             room -= size * cpu
         self.waves = [(60.0 + at * rng.choice([0.0, 0.05, 30.0]), self._wave(rng, at)) for at in range(3)]
+        self.waves += self._thefts(rng) if thieves else []
         dead = [f"node-{at}" for at in range(self.nodes) if rng.random() < 0.15]
         self.faults = Faults(nodes=tuple(NodeFault(name, 59.9, 900.0) for name in dead))
+
+    def _thefts(self, rng: random.Random) -> list[tuple[float, Objects]]:
+        """Another scheduler binds pods of its own to any node, where room is being made for somebody, too."""
+        found = []
+        for at in range(rng.randint(2, 8)):
+            pod = single(f"stolen-{at}", rng.choice([1, 2, 4]), rng.choice(["low", "mid"]))
+            pod["spec"] |= {"schedulerName": "other", "nodeName": f"node-{rng.randrange(self.nodes)}"}
+            found.append((60.0 + rng.choice([0.5, 5.0, 29.0, 30.0, 31.0, 60.0]) + at * 0.01, [pod]))
+        return found
 
     def _wave(self, rng: random.Random, number: int) -> Objects:
         found: Objects = []
@@ -140,3 +152,12 @@ def test_laws_of_preemption_hold_in_storms(seed: int) -> None:
 def test_laws_hold_by_upstreams_rules(seed: int) -> None:
     storm = Storm(seed)
     check(storm, run(storm, seed, "upstream-1.37"))
+
+
+@pytest.mark.parametrize("seed", range(200, 206))
+def test_laws_hold_where_another_scheduler_takes_room(seed: int) -> None:
+    storm = Storm(seed, thieves=True)
+    shown = run(storm, seed, "exact")
+    check(storm, shown)
+    for group in shown["groups"]:
+        assert group["scheduled"] in (0, group["members"]), "whole or nothing"

@@ -66,13 +66,14 @@ OBJECT_CONCERNS: dict[str, frozenset[str]] = {
 
 CONCERNS: dict[ClusterEvent, frozenset[str]] = {
     ClusterEvent.NODE_ADDED: NODE_LOCAL_PLUGINS,
-    ClusterEvent.NODE_GREW: frozenset({"NodeResourcesFit"}),
+    ClusterEvent.NODE_GREW: frozenset({"NodeResourcesFit", TOPOLOGY_PLUGIN}),
     ClusterEvent.NODE_LABELS: frozenset({"NodeAffinity", TOPOLOGY_PLUGIN}),
-    ClusterEvent.NODE_TAINTS: frozenset({"TaintToleration", "NodeUnschedulable"}),
-    ClusterEvent.POD_REMOVED: frozenset({"NodeResourcesFit", "NodePorts"}),
+    ClusterEvent.NODE_TAINTS: frozenset({"TaintToleration", "NodeUnschedulable", TOPOLOGY_PLUGIN}),
+    ClusterEvent.POD_REMOVED: frozenset({"NodeResourcesFit", "NodePorts", TOPOLOGY_PLUGIN}),
     ClusterEvent.POD_LEAVES: frozenset(),  # only those that wait for anything
 }
-"""Which plugins' verdicts an event may lift."""
+"""Which plugins' verdicts an event may lift. That nodes are outside of the domain that was looked at closest hides what
+else is wrong with them."""
 
 
 def waits_for(plugins: frozenset[str]) -> frozenset[str]:

@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from muster.api.codec import Object
 from muster.api.groups import GroupRef
 from muster.api.meta import is_deleting, uid_of
 from muster.engine.defragment import Moves, moves_for
@@ -43,18 +44,26 @@ from muster.scheduler.tree import Branch
 
 TREE_CHECKS = 60
 """Questions about a tree that a plan may ask: each may take as many of the engine as its groups have choices."""
+COMES_BACK_S = 60.0
+"""So long room is kept on nodes that are not ready though all victims have gone: a node that starts again ends its pods
+before it says that it is ready."""
+_AWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 NOT_KEPT = "the room that was found did not hold"
 
 
 @dataclass(slots=True)
 class Ongoing:
-    """An entity for which room was or is being made. `awaited`: key and uid of the pods that have to go first."""
+    """An entity for which room was or is being made. `awaited`: key and uid of the pods that have to go first.
+
+    `kept_until_s`: while nodes of the room are not ready it is kept until then.
+    """
 
     entity: str
     priority: int
     places: dict[str, str]
     shapes: dict[str, Shape]
     awaited: dict[str, str] = field(default_factory=dict)
+    kept_until_s: float | None = None
 
 
 class Victim(Struct, frozen=True):
@@ -192,6 +201,21 @@ class Preemptions:
         """Whether an entity waits for its victims, so that nobody else is to be evicted for it."""
         ongoing = self._ongoing.get(entity)
         return ongoing is not None and bool(ongoing.awaited) and self._nodes_stand(ongoing)
+
+    def keeps(self, question: Question, now_s: float) -> bool:
+        """Whether the room of an entity that fits nowhere is still kept: it is there, on nodes that may come back."""
+        ongoing = self._ongoing.get(question.entity)
+        if ongoing is None or not self._nodes_stand(ongoing):
+            return False
+        if not any(_is_away(self._cache.nodes[node]) for node in ongoing.places.values()):
+            return False
+        if ongoing.kept_until_s is None:
+            ongoing.kept_until_s = now_s + COMES_BACK_S
+        filters = tuple(rule for rule in question.profile.filters if rule.name != "TaintToleration")
+        members = [member for member in question.members if member.key in ongoing.places]
+        with self.view(question.priority, question.entity) as snapshot:
+            fits = holds(structs.replace(question.profile, filters=filters), snapshot, members, ongoing.places)
+        return fits and now_s < ongoing.kept_until_s
 
     def may_find(self, question: Question) -> bool:
         """Whether there is anything to search for: somebody of lower priority runs."""
@@ -388,6 +412,11 @@ def _is_victim(record: PodRecord) -> bool:
     """Whether the pod is on its way out for a preemption."""
     conditions = (record.pod.get("status") or {}).get("conditions") or ()
     return is_deleting(record.pod) and any(each.get("reason") == BY_SCHEDULER for each in conditions)
+
+
+def _is_away(node: Object) -> bool:
+    """Whether a node is not ready: it may come back."""
+    return any(taint.get("key") in _AWAY for taint in (node.get("spec") or {}).get("taints") or ())
 
 
 def _or_moves(search: Callable[[], Plan | NoPlan], moves: Callable[[], Moves | None]) -> Plan | NoPlan:

@@ -109,7 +109,7 @@ class PostFilter:
         ask, rejection = verdict.ask, verdict.rejection
         assert rejection is not None, "plans are made for what was refused"
         if isinstance(outcome, NoPlan):
-            if not outcome.is_waiting:
+            if not outcome.is_waiting and not self.preemptions.keeps(question, now):
                 self._no_plans[ask.signature] = outcome
                 self.preemptions.release(ask.entity)
             return replace(verdict, rejection=with_preemption_text(ask, rejection, outcome.text))
