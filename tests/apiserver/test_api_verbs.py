@@ -217,6 +217,25 @@ def test_strict_validation_finds_repeated_fields_in_the_text(api: Api) -> None:
     assert status["message"].endswith('strict decoding error: duplicate field "data.a"')
 
 
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [
+        ("application/json", b'{"metadata":{"name":"dup"},"data":{"a":"1","a":"2"}}'),
+        ("application/yaml", b"metadata: {name: dup}\ndata:\n  a: '1'\n  a: '2'\n"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("validation", "want_code", "want_warning"),
+    [("Strict", 400, ""), ("Warn", 201, '299 - "duplicate field \\"data.a\\""'), ("Ignore", 201, "")],
+)
+def test_repeated_fields_are_treated_as_unknown_ones_are(
+    api: Api, type_: str, text: bytes, validation: str, want_code: int, want_warning: str
+) -> None:
+    response = api.call("POST", CONFIG_MAPS, text, type_=type_, fieldValidation=validation)
+    assert response.status == want_code
+    assert response.headers.get("Warning", "") == want_warning
+
+
 def test_yaml_keeps_dates_as_texts(api: Api) -> None:
     text = b"metadata: {name: dated}\ndata:\n  day: 2026-04-03T00:00:00Z\n"
     response = api.call("POST", CONFIG_MAPS, text, type_="application/yaml")

@@ -129,3 +129,26 @@ def test_table_names_gates_and_what_would_happen(capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
     for text in ("GenericWorkload: off (alpha)", "a gang of 4", "places 4 pods", "must be Indexed"):
         assert text in out
+
+
+def test_group_of_a_deployment_is_tried_with_its_replicas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pod = make_pod(cpu="2", group="train")
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "workers"},
+        "spec": {
+            "replicas": 4,
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod["spec"]},
+        },
+    }
+    file = tmp_path / "x.yaml"
+    file.write_text(yaml.safe_dump_all([make_group("train", min_count=4, version="v1beta1"), deployment]))
+
+    states = []
+    for count in (3, 4):
+        (group,) = checked(capsys, "-f", str(file), "--nodes", f"count={count},cpu=2")["groups"]
+        states.append(next(found["muster"] for found in group["releases"] if found["release"] == "1.37"))
+
+    assert [(each["state"], each["placed"]) for each in states] == [("Infeasible", 0), ("Placed", 4)]

@@ -91,18 +91,28 @@ def checked(manifests: list[Manifest], releases: tuple[Release, ...], nodes: tup
 
 
 def _groups(manifests: list[Manifest]) -> list[list[Manifest]]:
-    """The Jobs, and the PodGroups with their pods that wait."""
+    """The Jobs, and the PodGroups with their pods that wait and the sets of replicas that make some."""
     found = [[each] for each in manifests if each.object["kind"] == "Job"]
     for group in (each for each in manifests if each.object["kind"] == "PodGroup"):
         key = f"{namespace_of(group.object) or 'default'}/{name_of(group.object)}"
-        pods = [each for each in manifests if _is_pending(each.object) and _group_key(each.object) == key]
+        pods = [each for each in manifests if _group_key(each.object) == key]
         if pods:
             found.append([group, *pods])
     return found
 
 
 def _group_key(obj: Object) -> str:
-    ref = group_of({**obj, "metadata": {"namespace": "default", **obj["metadata"]}}) if obj["kind"] == "Pod" else None
+    """The group that a pod that waits names, or the template of a set of replicas; "" for none."""
+    from muster.cluster import SETS
+
+    if obj["kind"] in SETS:
+        pod = _template(obj)
+    elif _is_pending(obj):
+        pod = obj
+    else:
+        return ""
+    namespace = namespace_of(obj) or "default"
+    ref = group_of({**pod, "metadata": {**pod["metadata"], "namespace": namespace}})
     return "" if ref is None else ref.key
 
 
@@ -120,7 +130,8 @@ def _group(
         found.append(
             {**said, "gates": gates if said["outcome"] != "none" else [], **_tried(manifests, asked, release, nodes)}
         )
-    pods = [_template(first)] if is_job else [each.object for each in asked[1:]]
+    members = asked if is_job else asked[1:]
+    pods = [each.object if each.object["kind"] == "Pod" else _template(each.object) for each in members]
     return {"object": named(first), **_likeness(pods, is_job), "releases": found}
 
 

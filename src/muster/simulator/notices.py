@@ -102,7 +102,9 @@ def _of_pod(pod: Object, owner: Object, at: str) -> Iterator[str]:
     given = {place: _mapping(pod, place) for place in ("labels", "annotations")}
     metadata = {"namespace": namespace_of(owner) or "default", **given}
     whole = {"metadata": metadata, "spec": pod.get("spec") or {}}
-    for key in plan_of(whole, load_stages()).invalid:
+    data = load_stages()
+    said = any(key in data.annotations for key in given["annotations"])
+    for key in plan_of(whole, data).invalid if said else ():
         yield f"{at}metadata.annotations[{key}]: {given['annotations'][key]!r} is no value for it, and is ignored"
     if group_of(whole) is not None:
         return
