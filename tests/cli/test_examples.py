@@ -9,6 +9,8 @@ import pytest
 
 from muster.api.codec import Object, dumps, loads
 from muster.api.manifests import load
+from muster.apiserver.authentication.configuration import decode_configuration
+from muster.apiserver.authentication.validation import check_configuration
 from muster.cli.main import main
 from muster.testing import make_pod
 
@@ -89,3 +91,8 @@ def test_trees_of_groups_run_as_their_examples_say(
     report: Object = loads(capsys.readouterr().out)
     assert Counter(group["state"] for group in report["groups"]) == want
     assert not report["invariants"]["violations"]
+
+
+def test_the_example_of_structured_authentication_is_right() -> None:
+    config = decode_configuration((EXAMPLES / "authentication/github-actions.yaml").read_text(encoding="utf-8"))
+    assert check_configuration(config)[1] == []
