@@ -211,3 +211,17 @@ def test_ties_go_to_the_first_node_by_the_rules_of_a_release() -> None:
 
     result = cluster.schedule(source, placement="upstream-1.37")
     assert result.assignments == {"default/p": "a", "default/q": "b"}
+
+
+def test_members_that_run_and_one_that_waits_in_a_snapshot_are_of_one_scheduler() -> None:
+    def of_cluster(obj: Object, number: int) -> Object:
+        metadata = {**obj["metadata"], "uid": f"u{number}", "annotations": {"sim.muster-k8s.dev/snapshot": ""}}
+        return {**obj, "metadata": {"namespace": "default", **metadata}}
+
+    running = [make_pod(f"w-{at}", group="g", node="n", cpu="1") for at in range(2)]
+    objects = [make_node("n", cpu="2"), make_group("g", min_count=2), *running, make_pod("w-2", group="g", cpu="1")]
+    cluster = Cluster.load([of_cluster(obj, number) for number, obj in enumerate(objects)])
+    (found,) = cluster.explain()
+    assert (found["scheduled"], found["state"]) == (2, "Placed")
+    assert "schedulerName" not in found["summary"]
+    assert found["reasons"] == [{"reason": "Insufficient cpu", "count": 1}]

@@ -413,7 +413,7 @@ class _Objects:
     ) -> Object:
         """An object of a real cluster, as it is there."""
         obj = in_stored_form(copy_object(obj))
-        if obj["kind"] == "Pod" and not obj["spec"].get("nodeName"):
+        if obj["kind"] == "Pod":  # those that run too: the members of a group are of one scheduler
             obj["spec"]["schedulerName"] = OURS
         key = _store_key(resource, namespace, name_of(obj))
         known = self._store.get(key)
