@@ -15,7 +15,12 @@ from muster.cli.main import main
 from muster.testing import make_pod
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FOREIGN = ("kubescheduler.config.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")
+FOREIGN = (
+    "kubescheduler.config.k8s.io",
+    "apiserver.config.k8s.io",
+    "scheduling.x-k8s.io",
+    "scheduling.volcano.sh",
+)
 """API groups of other files: of configurations, and of groups of other schedulers (for `muster convert`)."""
 MANIFESTS = [
     file for file in sorted(EXAMPLES.rglob("*.yaml")) if not any(group in file.read_text() for group in FOREIGN)
