@@ -496,8 +496,11 @@ def away(node: Object) -> Object:
     return tainted
 
 
-def preempting(core: SchedulerCore) -> tuple[list[Object], list[Object]]:
-    """Two full nodes and a gang for which all pods there go, one node being unreachable by then; nodes and victims."""
+def preempting(core: SchedulerCore, *thieves: Object) -> tuple[list[Object], list[Object]]:
+    """Two full nodes and a gang for which all pods there go, one node being unreachable by then; nodes and victims.
+
+    `thieves`: pods that others bind there meanwhile.
+    """
     nodes = [make_node(f"n{at}", cpu="2") for at in range(2)]
     victims = [used(at) for at in range(2)]
     core.cache.apply_nodes(added(*nodes))
@@ -507,6 +510,7 @@ def preempting(core: SchedulerCore) -> tuple[list[Object], list[Object]]:
     core.settle(0.0)
     assert [len(verdict.victims) for verdict in core.decide(0.0)] == [2]
     core.cache.apply_nodes([Change("MODIFIED", nodes[0], away(nodes[0]))])
+    core.cache.apply_pods(added(*thieves))
     for victim in victims:
         core.cache.apply_pods(gone(victim))
     assert work(core, 100.0) == {}
@@ -542,3 +546,15 @@ def test_room_is_not_kept_on_a_node_that_is_taken_away(how: str) -> None:
         core.cache.apply_nodes([Change("MODIFIED", away(nodes[0]), make_node("n0", cpu="2", unschedulable=True))])
     core.queue.flush(1000.0)
     assert {**work(core, 1000.0), **work(core, 1100.0)} == {"default/same": "n1"}
+
+
+def test_room_is_kept_on_a_node_that_comes_back_though_somebody_lesser_took_a_part_of_it() -> None:
+    core = SchedulerCore(SchedulerOptions())
+    nodes, _ = preempting(core, make_pod("thief", cpu="1", node="n1"))
+    core.cache.apply_pods(added(make_pod("same", cpu="1", priority=5)))
+    assert work(core, 101.0) == {}
+    core.cache.apply_nodes([Change("MODIFIED", away(nodes[0]), nodes[0])])
+    core.settle(110.0)
+    assert [plan.evicted for verdict in core.decide(110.0) if (plan := verdict.plan) is not None] == [
+        ("default/thief",)
+    ]

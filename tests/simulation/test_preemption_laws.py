@@ -129,11 +129,11 @@ def check(storm: Storm, shown: Object) -> None:
     assert len({each["pod"] for each in evictions}) == len(evictions)
     for each in evictions:
         assert level[each["group"] or each["pod"]] < level[each["by"]], each
-    # Nobody goes in vain: who had somebody evicted runs, or was evicted itself, or lost its room to a higher one.
+    # Nobody goes in vain: who had somebody evicted has run, or was evicted itself, or lost its room to a higher one.
     groups = {f"default/{group['name']}": group for group in shown["groups"]}
     losers = {each["group"] or each["pod"] for each in evictions}
     for by in dict.fromkeys(each["by"] for each in evictions):
-        runs = pods[by]["node"] is not None if by in pods else groups[by]["state"] == "Running"
+        runs = pods[by]["node"] is not None if by in pods else groups[by]["first_scheduled_s"] is not None
         higher = any(level[other] > level[by] for other in {each["by"] for each in evictions})
         assert runs or by in losers or higher, by
     # The highest of all go first: none of them waits while lower ones run in the room that they asked for.

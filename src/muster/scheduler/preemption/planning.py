@@ -203,7 +203,10 @@ class Preemptions:
         return ongoing is not None and bool(ongoing.awaited) and self._nodes_stand(ongoing)
 
     def keeps(self, question: Question, now_s: float) -> bool:
-        """Whether the room of an entity that fits nowhere is still kept: it is there, on nodes that may come back."""
+        """Whether the room of an entity that fits nowhere is still kept.
+
+        It is there, or can be made again, on nodes that may come back.
+        """
         ongoing = self._ongoing.get(question.entity)
         if ongoing is None or not self._nodes_stand(ongoing):
             return False
@@ -213,8 +216,10 @@ class Preemptions:
             ongoing.kept_until_s = now_s + COMES_BACK_S
         filters = tuple(rule for rule in question.profile.filters if rule.name != "TaintToleration")
         members = [member for member in question.members if member.key in ongoing.places]
-        with self.view(question.priority, question.entity) as snapshot:
-            fits = holds(structs.replace(question.profile, filters=filters), snapshot, members, ongoing.places)
+        lower = self.lower_pods(sorted(set(ongoing.places.values())), question.priority)
+        with self.view(question.priority, question.entity) as snapshot, snapshot.trial() as trial:
+            trial.remove(lower)
+            fits = holds(structs.replace(question.profile, filters=filters), trial, members, ongoing.places)
         return fits and now_s < ongoing.kept_until_s
 
     def may_find(self, question: Question) -> bool:
