@@ -558,3 +558,23 @@ def test_room_is_kept_on_a_node_that_comes_back_though_somebody_lesser_took_a_pa
     assert [plan.evicted for verdict in core.decide(110.0) if (plan := verdict.plan) is not None] == [
         ("default/thief",)
     ]
+
+
+def test_a_gang_for_which_others_may_be_moved_tries_again_as_soon_as_one_member_fits() -> None:
+    core = SchedulerCore(SchedulerOptions(allow_consolidation=True))
+    core.cache.apply_nodes(added(*(make_node(f"n{at}", cpu="2") for at in range(3))))
+    owner = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "w", "controller": True}]
+    movable = make_pod("web", cpu="1", node="n0")
+    movable["metadata"]["ownerReferences"] = owner
+    core.cache.apply_pods(added(movable, used(1), used(2)))
+    core.cache.apply_pods(added(make_pod("half", cpu="1", node="n0")))
+    core.cache.apply_pod_groups(added(make_group("g0", min_count=2)))
+    core.cache.apply_pods(added(*(make_pod(f"g0-{at}", cpu="2", group="g0") for at in range(2))))
+    assert work(core) == {}
+    small = make_node("n3", cpu="1")
+    core.cache.apply_nodes(added(small))
+    core.cache.apply_pods(gone(make_pod("half", cpu="1", node="n0")))
+    core.cache.apply_pods(gone(used(1)))
+    core.settle(100.0)
+    plans = [verdict.plan for verdict in core.decide(100.0) if verdict.plan is not None]
+    assert [plan.evicted for plan in plans] == [("default/web",)]

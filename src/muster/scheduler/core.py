@@ -137,8 +137,13 @@ class SchedulerCore:
         return held
 
     def _may_make_room(self, priority: int) -> bool:
-        """Whether anybody of lower priority runs. By upstream's rules whatever makes some room wakes a group."""
-        return self.greedy is not None or self.preemptions.units.below(priority)
+        """Whether somebody may go for an entity of this priority: of lower priority, or who may be moved.
+
+        By upstream's rules whatever makes some room wakes a group.
+        """
+        if self.greedy is not None or self.options.allow_consolidation:
+            return True
+        return self.preemptions.units.below(priority)
 
     def give_up(self, group: str, members: Iterable[PodRecord]) -> None:
         """All members of a group are being evicted: it begins anew, and they count for it no more."""
