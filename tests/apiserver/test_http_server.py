@@ -10,8 +10,13 @@ import time
 import aiohttp
 import pytest
 
+from muster.apiserver.access import Access
+from muster.apiserver.authentication.accounts import Accounts, SigningKey
+from muster.apiserver.authentication.chain import Authenticator
+from muster.apiserver.authorization.authorizer import authorizer
 from muster.apiserver.front import Front
 from muster.apiserver.http import MAX_BODY_BYTES, Encoder, HttpServer
+from muster.apiserver.request import User
 from muster.apiserver.server import ApiServer
 from muster.apiserver.store.memory import MemoryStore
 from muster.clock import RealClock
@@ -98,3 +103,41 @@ def test_bodies_beyond_the_limits_are_refused_and_the_server_goes_on(body: bytes
         await server.stop()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("length", "want"), [(100_000, 200), (1_300_000, 431)], ids=["long", "too-long"])
+def test_tokens_may_be_long_but_not_endless(length: int, want: int) -> None:
+    async def main() -> int:
+        server = await start()
+        host, port = server.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + b"x" * length + b"\r\n\r\n")
+        status = await reader.readline()
+        writer.close()
+        await server.stop()
+        return int(status.split()[1])
+
+    assert asyncio.run(main()) == want
+
+
+def test_a_header_that_is_there_several_times_names_several_groups() -> None:
+    async def main() -> list[str]:
+        clock = RealClock()
+        store = MemoryStore()
+        server = ApiServer(store, clock, random.Random(1))
+        accounts = Accounts(SigningKey.generate)
+        static = {"secret": User("admin", ("system:masters",))}
+        authenticator = Authenticator(store, clock, accounts=accounts, static=static)
+        access = Access(authenticator, authorizer(("RBAC",), store))
+        http = HttpServer(Front(server, clock, access))
+        await http.start()
+        groups = [("Impersonate-Group", "a"), ("Impersonate-Group", "system:masters")]
+        headers = [("Authorization", "Bearer secret"), ("Impersonate-User", "jane"), *groups]
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        url = f"{http.url}/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        async with aiohttp.ClientSession() as session, session.post(url, json=body, headers=headers) as answer:
+            found: list[str] = (await answer.json())["status"]["userInfo"]["groups"]
+        await http.stop()
+        return found
+
+    assert asyncio.run(main()) == ["a", "system:masters", "system:authenticated"]

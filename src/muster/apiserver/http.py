@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestPayloadError
@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Source: apiserver `MaxRequestBodyBytes`."""
-MAX_HEADER_BYTES = 64 * 1024
-"""Of one header or the request line: selectors can be long."""
+MAX_HEADER_BYTES = 1024 * 1024
+"""Of one header or the request line: selectors and tokens can be long. Source: Go's `http.DefaultMaxHeaderBytes`."""
 ENCODED_OBJECTS = 4096
 """How many objects' bytes are kept, so that all watchers of an object share one encoding."""
 
@@ -211,6 +211,10 @@ class _Handler(web.RequestHandler):
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
+        if isinstance(exc, LineTooLong):
+            response = web.Response(status=431, text="431 Request Header Fields Too Large")
+            response.force_close()
+            return response
         reason = "BadRequest" if status < 500 else "InternalError"
         body = failure(status, reason, message or "the request could not be read", {}).status
         response = web.Response(status=status, body=dumps(body), content_type="application/json")

@@ -166,6 +166,8 @@ class ApiServer:
         return await self.authenticator.review(token, spec.get("audiences") or ()) if token else None
 
     def _dispatch(self, ctx: Context, request: ApiRequest, route: Route, served: Served) -> JSON:
+        if route.is_watch:
+            raise method_not_allowed()  # a path of watches, for which the right to watch is enough
         if route.subresource:
             return self._subresource(ctx, request, route, served)
         if served.resource.kind == "Binding":
