@@ -13,6 +13,7 @@ from conversation import read_answer, read_events
 from muster.api.codec import JSON, Object, dumps
 from muster.apiserver.access import Access
 from muster.apiserver.authentication.accounts import Accounts, SigningKey
+from muster.apiserver.authentication.certificates import Certificates
 from muster.apiserver.authentication.chain import Authenticator
 from muster.apiserver.authentication.configuration import Anonymous
 from muster.apiserver.authentication.issuers import IssuerSet
@@ -56,6 +57,7 @@ class AccessServer:
         modes: tuple[Mode, ...] = ("Node", "RBAC"),
         issuers: IssuerSet | None = None,
         anonymous: Anonymous | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         without = frozenset({"nodes", "scheduler", *CONTROLLERS} - {AGGREGATION})
         options = ClusterOptions(without=without, emulate="1.36", authorization_modes=modes)
@@ -63,7 +65,13 @@ class AccessServer:
         self.cluster = EmbeddedCluster(self.store, clock, random.Random(0), options)
         accounts = Accounts(signing_key, ISSUER)
         self.authenticator = Authenticator(
-            self.store, clock, accounts=accounts, issuers=issuers, static=STATIC, anonymous=anonymous
+            self.store,
+            clock,
+            accounts=accounts,
+            issuers=issuers,
+            static=STATIC,
+            anonymous=anonymous,
+            certificates=certificates,
         )
         server = self.cluster.server
         server.accounts, server.authenticator = accounts, self.authenticator
@@ -77,6 +85,7 @@ class AccessServer:
         token: str | None = SUPERUSER,
         body: JSON = None,
         headers: Headers | None = None,
+        certificate: bytes = b"",
     ) -> tuple[int, JSON, Response | None]:
         """Send a request with a token (None: without); the code, the body as a client reads it, and the answer."""
         path, _, query = path.partition("?")
@@ -97,6 +106,7 @@ class AccessServer:
             dict(pairs),
             data,
             header_pairs=tuple(pairs),
+            certificate=certificate,
         )
         answer = await self._front.answer(request)
         if isinstance(answer, Streamed):

@@ -12,9 +12,10 @@ from typing import cast
 from access_server import ISSUER, AccessServer, Headers
 from kind_rbac import seen
 from outcome import Difference, Kind, Outcome
-from token_issuers import Issuers
+from token_issuers import Issuers, authority, client_certificate
 
 from muster.api.codec import JSON, Object, dumps, loads
+from muster.apiserver.authentication.certificates import Authority, Certificates, RequestHeaders
 from muster.apiserver.authentication.issuers import IssuerSet
 from muster.apiserver.authentication.validation import CheckedConfiguration
 from muster.apiserver.options import Mode
@@ -24,6 +25,7 @@ from muster.clock import VirtualClock, run_virtual
 
 LOOK_UP_S = 1.0
 """How long issuers have to be looked up before the first request."""
+_DIGEST = re.compile(r"X509SHA256=[0-9a-f]{64}")
 TEXT = 40
 """How much of a text is recorded."""
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -66,7 +68,25 @@ def server_of(case: Object, issuers: Issuers, clock: VirtualClock) -> tuple[Acce
     config = checked(issuers.filled(case["config"]))
     trusted = IssuerSet(config, clock, issuers.fetch)
     modes: tuple[Mode, ...] = ("AlwaysAllow",) if options.authorization_mode == "AlwaysAllow" else ("Node", "RBAC")
-    return AccessServer(clock, modes=modes, issuers=trusted, anonymous=anonymous_of(options, config)), trusted
+    server = AccessServer(
+        clock,
+        modes=modes,
+        issuers=trusted,
+        anonymous=anonymous_of(options, config),
+        certificates=certificates_of_flags(case["flags"]),
+    )
+    return server, trusted
+
+
+def certificates_of_flags(flags: Sequence[str]) -> Certificates:
+    """Whose certificates mean something by recorded flags; names of headers are upstream's usual ones."""
+    given = dict(flag.removeprefix("--").split("=", 1) for flag in flags)
+    names = tuple(filter(None, given.get("requestheader-allowed-names", "").split(",")))
+    return Certificates(
+        Authority(authority("client")) if "client-ca-file" in given else None,
+        Authority(authority("proxy")) if "requestheader-client-ca-file" in given else None,
+        RequestHeaders(allowed_names=names),
+    )
 
 
 def options_of(flags: Sequence[str], mode: str) -> AccessOptions:
@@ -123,11 +143,20 @@ async def _asked(server: AccessServer, issuers: Issuers, step: Object) -> Object
         upgrade = {"connection": "Upgrade", "upgrade": "websocket"}
         headers = {**headers, **upgrade, "sec-websocket-protocol": ", ".join(offered)}
         token = token if "header" in request.get("tokenIn", "") else None
-    code, answer, _ = await server.ask(request["method"], request["path"], token=token, body=body, headers=headers)
-    got = seen(code, loads(_UUID.sub("<uuid>", dumps(answer).decode())))
+    shown = request.get("clientCertificate")
+    certificate = client_certificate(shown) if shown else b""
+    code, answer, _ = await server.ask(
+        request["method"], request["path"], token=token, body=body, headers=headers, certificate=certificate
+    )
+    got = seen(code, loads(_named(dumps(answer).decode())))
     if isinstance(answer, str):
         got["text"] = answer
     return got
+
+
+def _named(text: str) -> str:
+    """A text with the recording's words for what is made anew each time."""
+    return _DIGEST.sub("X509SHA256=<hex of the certificate>", _UUID.sub("<uuid>", text))
 
 
 async def _token(server: AccessServer, issuers: Issuers, described: Object | None) -> str | None:

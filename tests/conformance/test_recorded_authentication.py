@@ -19,8 +19,6 @@ from muster.api.codec import Object
 
 DATA = Path(__file__).parent / "data"
 GAPS: tuple[tuple[str, str, str], ...] = (
-    ("chain", "certificate", "client certificates and authenticating proxies are not there"),
-    ("chain", "proxy", "client certificates and authenticating proxies are not there"),
     ("size", "1.3 MB", "answered by the HTTP server, which is not part of the replay"),
     ("anonymous", "verbose", "the server has health checks of its own"),
     ("distributed-claims", "the first use", "claims of other sources are not fetched"),

@@ -37,16 +37,33 @@ def private_key(name: str) -> PrivateKey:
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
-@cache
 def authority(name: str) -> str:
     """The certificate of a CA, as PEM."""
+    return _authority(name)[1].public_bytes(Encoding.PEM).decode()
+
+
+@cache
+def _authority(name: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    begins = datetime(2020, 1, 1, tzinfo=UTC)
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(begins).not_valid_after(begins + timedelta(days=36500))
+    builder = _builder(subject, subject, key.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    return builder.sign(key, SHA256()).public_bytes(Encoding.PEM).decode()
+    return key, builder.sign(key, SHA256())
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    begins = datetime(2020, 1, 1, tzinfo=UTC)
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
+    return builder.serial_number(1).not_valid_before(begins).not_valid_after(begins + timedelta(days=36500))
+
+
+def client_certificate(described: Object) -> bytes:
+    """The certificate that a recording describes, in DER."""
+    key, issuer = _authority(described["ca"])
+    names = [x509.NameAttribute(x509.NameOID.COMMON_NAME, described["cn"])] if described["cn"] else []
+    names += [x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, each) for each in described.get("o") or ()]
+    own = ec.generate_private_key(ec.SECP256R1())
+    return _builder(x509.Name(names), issuer.subject, own.public_key()).sign(key, SHA256()).public_bytes(Encoding.DER)
 
 
 def jwk_of(entry: Object) -> Object:

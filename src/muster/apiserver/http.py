@@ -99,14 +99,22 @@ class HttpServer:
         headers = {name.lower(): value for name, value in raw.headers.items()}
         if self._token and headers.get("authorization") != f"Bearer {self._token}":
             return _failed(401, "Unauthorized", "Unauthorized")
-        repeated = (
-            tuple((name.lower(), value) for name, value in raw.headers.items()) if _is_impersonating(headers) else ()
-        )
+        certificate = self._certificate(raw)
+        many = bool(certificate) or _is_impersonating(headers)
+        repeated = tuple((name.lower(), value) for name, value in raw.headers.items()) if many else ()
         path, _, query = raw.raw_path.partition("?")
         body = await raw.read() if raw.body_exists else None
         pairs = parse_qsl(query, keep_blank_values=True) if query else ()
         path = unquote(path) if "%" in path else path
-        return await self._front.answer(ApiRequest(raw.method, path, pairs, headers, body, header_pairs=repeated))
+        request = ApiRequest(raw.method, path, pairs, headers, body, header_pairs=repeated, certificate=certificate)
+        return await self._front.answer(request)
+
+    def _certificate(self, raw: web.BaseRequest) -> bytes:
+        """The certificate that the client showed, if it was asked for one."""
+        if self._ssl_context is None or self._ssl_context.verify_mode == ssl.CERT_NONE or raw.transport is None:
+            return b""
+        connection = raw.transport.get_extra_info("ssl_object")
+        return connection.getpeercert(binary_form=True) or b"" if connection is not None else b""
 
     def _whole(self, answer: Response) -> web.Response:
         headers = dict(answer.headers)

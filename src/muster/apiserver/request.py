@@ -36,6 +36,7 @@ class ApiRequest(Struct, frozen=True):
     """Method, path, query, headers (names in lower case) and body of one request.
 
     `header_pairs`: all headers in their order, where one may be there several times.
+    `certificate`: that of the client's end of the connection, in DER.
     `typed_items`: items of lists carry their apiVersion and kind (real servers leave them out; inside the process they
     stay, so that lists share the stored objects).
     """
@@ -48,6 +49,7 @@ class ApiRequest(Struct, frozen=True):
     user: User = User()
     typed_items: bool = False
     header_pairs: tuple[tuple[str, str], ...] = ()
+    certificate: bytes = b""
 
     def parameter(self, name: str, default: str = "") -> str:
         """The first value of a query parameter."""

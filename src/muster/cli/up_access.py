@@ -19,6 +19,7 @@ from muster.cli.errors import BadInput
 
 if TYPE_CHECKING:
     from muster.apiserver.authentication.accounts import SigningKey
+    from muster.apiserver.authentication.certificates import Certificates
     from muster.apiserver.authentication.configuration import Anonymous
     from muster.apiserver.authentication.validation import CheckedConfiguration
     from muster.apiserver.front import Front
@@ -47,6 +48,15 @@ class AccessOptions:
     anonymous_auth: Annotated[Literal["true", "false"] | None, Parameter(show_default=False)] = None
     """Whether requests without credentials are let in, as user system:anonymous. Default: with RBAC, unless the
     authentication configuration says something else."""
+
+    client_ca_file: Annotated[Path | None, Parameter(show_default=False)] = None
+    """The CA of client certificates (PEM): the common name is the user, organizations are its groups."""
+
+    requestheader_client_ca_file: Annotated[Path | None, Parameter(show_default=False)] = None
+    """The CA of proxies (PEM) that say with headers for whom they speak: X-Remote-User, -Group, -Uid and -Extra-KEY."""
+
+    requestheader_allowed_names: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    """Which common names such proxies may have. Default: any of their CA."""
 
     @property
     def asks(self) -> bool:
@@ -105,8 +115,15 @@ async def opened(
     issuers = IssuerSet(config or CheckedConfiguration(), clock, fetch)
     token = secrets.token_urlsafe(32)
     static = {token: User("admin", ("system:masters",))}
+    certificates = certificates_of(options)
     authenticator = Authenticator(
-        cluster.server.store, clock, accounts=accounts, issuers=issuers, static=static, anonymous=anonymous
+        cluster.server.store,
+        clock,
+        accounts=accounts,
+        issuers=issuers,
+        static=static,
+        anonymous=anonymous,
+        certificates=certificates,
     )
     cluster.server.authenticator = authenticator
     is_constrained = cluster.options.emulate != "1.35"
@@ -114,6 +131,10 @@ async def opened(
     front = Front(cluster.server, clock, Access(authenticator, decide, constrained_impersonation=is_constrained))
     try:
         context, certificate = serving_context(data, clock.now())
+        for authority in (certificates.clients, certificates.proxies):
+            if authority is not None:
+                context.verify_mode = ssl.CERT_OPTIONAL
+                context.load_verify_locations(cadata=authority.pem)
     except (OSError, ssl.SSLError, ValueError) as error:
         raise BadInput(f"--data: the server's certificate cannot be used: {error}") from error
     issuers.start()
@@ -174,6 +195,25 @@ def read_configuration(path: Path | None, issuer: str = ISSUER) -> tuple[str, Ch
         return text, checked_at_start(config, (issuer,))
     except ConfigurationError as error:
         raise BadInput(str(error)) from error
+
+
+def certificates_of(options: AccessOptions) -> Certificates:
+    """Whose certificates mean something. Raises `BadInput`."""
+    from muster.apiserver.authentication.certificates import Authority, Certificates, RequestHeaders
+
+    def read(option: str, path: Path | None) -> Authority | None:
+        if path is None:
+            return None
+        try:
+            return Authority(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{option} {path}: cannot be used: {error}") from error
+
+    return Certificates(
+        read("--client-ca-file", options.client_ca_file),
+        read("--requestheader-client-ca-file", options.requestheader_client_ca_file),
+        RequestHeaders(allowed_names=options.requestheader_allowed_names),
+    )
 
 
 def anonymous_of(options: AccessOptions, config: CheckedConfiguration | None) -> Anonymous:

@@ -1,8 +1,8 @@
 """The chain of authenticators: from a request's credentials to a user.
 
-Tokens are tried in upstream's order: static ones, service accounts', then the issuers of the configuration. Who shows
-no credentials is anonymous where that is allowed; who shows bad ones is refused. Source: apiserver
-`pkg/authentication/request`, `pkg/authentication/token`.
+Certificates come first, then tokens, in upstream's order: static ones, service accounts', then the issuers of the
+configuration. Who shows no credentials is anonymous where that is allowed; who shows bad ones is refused. Source:
+apiserver `pkg/authentication/request`, `pkg/authentication/token`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from muster.apiserver.authentication.accounts import Accounts, account_of, is_of
+from muster.apiserver.authentication.certificates import Certificates
 from muster.apiserver.authentication.configuration import Anonymous
 from muster.apiserver.authentication.issuers import IssuerSet
 from muster.apiserver.authentication.signatures import TokenError, parse_token
@@ -59,6 +60,7 @@ class Authenticator:
         issuers: IssuerSet | None = None,
         static: Mapping[str, User] | None = None,
         anonymous: Anonymous | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         self._issuers = issuers
         self._store = store
@@ -66,6 +68,7 @@ class Authenticator:
         self._accounts = accounts
         self._static = static or {}
         self._anonymous = anonymous or Anonymous()
+        self._certificates = certificates or Certificates()
         self._accepted: dict[tuple[str, tuple[str, ...]], tuple[float, Verdict]] = {}
 
     def replace_issuers(self, issuers: IssuerSet) -> IssuerSet | None:
@@ -81,21 +84,24 @@ class Authenticator:
 
     async def authenticate(self, request: ApiRequest) -> User:
         """The user who sends a request. Raises StatusError (401)."""
+        user, errors = self._certificates.user(request, self._clock.now())
+        if user is not None:
+            return _authenticated(user)
         try:
             token = bearer_token(request)
         except TokenError as error:
-            raise self._refused(request, str(error)) from error
+            raise self._refused(request, [*errors, str(error)]) from error
         if token is None:
-            if self._lets_in(request.path):
+            if not errors and self._lets_in(request.path):
                 return ANONYMOUS
-            raise self._refused(request, "no credentials")
+            raise self._refused(request, errors or ["no credentials"])
         verdict = await self.review(token)
         if verdict.user is None:
-            raise self._refused(request, verdict.error)
+            raise self._refused(request, [*errors, verdict.error])
         return verdict.user
 
-    def _refused(self, request: ApiRequest, why: str) -> StatusError:
-        logger.warning("request refused", extra={"path": request.path, "error": why})
+    def _refused(self, request: ApiRequest, errors: Sequence[str]) -> StatusError:
+        logger.warning("request refused", extra={"path": request.path, "error": ", ".join(errors)})
         return unauthorized()
 
     def _lets_in(self, path: str) -> bool:
