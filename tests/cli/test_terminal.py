@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import resource
 import signal
@@ -12,7 +13,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -102,18 +104,26 @@ def test_ctrl_c_ends_waiting_for_input(command: tuple[str, ...], tmp_path: Path)
         assert (process.wait(WORKING_S), process.communicate()[1]) == (130, "muster: interrupted\n")
 
 
+@pytest.fixture
+def default_interrupts() -> Iterator[None]:
+    """Ctrl-C as Python treats it where nobody else has said so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt_at(wanted: int, moments: Iterator[int], world: object) -> None:
+    if next(moments) == wanted:
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("default_interrupts")
 def test_ctrl_c_during_a_simulation_tears_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     manifests = parse(yaml.safe_dump_all(make_pod(f"p{at}", cpu="1") for at in range(5)))
-    moments = iter(range(1000))
     for wanted in (0, 3, 8):
-        moments = iter(range(1000))
-
-        def interrupt(world: object, wanted: int = wanted, moments: object = moments) -> None:
-            if next(moments) == wanted:  # type: ignore[call-overload]  # an iterator of numbers
-                signal.raise_signal(signal.SIGINT)
-
+        moments = itertools.count()
         with pytest.raises(KeyboardInterrupt):
-            simulate(manifests, nodes=[NodeSpec(2)], on_progress=interrupt)
+            simulate(manifests, nodes=[NodeSpec(2)], on_progress=partial(interrupt_at, wanted, moments))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert capsys.readouterr().err == ""
 
