@@ -28,6 +28,14 @@ def test_tiny_groups_with_volumes_are_decided_rightly_in_both_directions(kind: s
         assert not is_wrong(instance, request, decision), seed
 
 
+@pytest.mark.parametrize("seed", [756, 942])
+def test_of_several_choices_the_first_members_are_placed_whose_volumes_depend_on_who_comes_first(seed: int) -> None:
+    instance = tiny_stored("shared claims", seed)
+    snapshot, request = request_of(instance)
+
+    assert not is_wrong(instance, request, decide(snapshot, request))
+
+
 @pytest.mark.parametrize("kind", PLANTED_STORED, ids=lambda kind: kind.name)
 def test_planted_groups_with_volumes_are_placed_and_those_with_too_few_refused(kind: PlantedStored) -> None:
     instance = planted_stored(kind, 24, 4, 100)

@@ -75,11 +75,14 @@ def place_exactly(
     if solved.most < most and asked.is_verified(solved):
         most, proof = solved.most, account(reduced, demands, solved.proof, solved.most)
     uses = solved.uses
-    if reduced.between and solved.value < most:
+    found = None
+    if reduced.between and solved.value < int(reduced.problem.demand.sum()):
         rules = [on(rule, np.concatenate(reduced.rows)) for rule in reduced.between]
         found = exhaust(reduced.problem, rules, [each.places for each in demands], Budget(budget.work, remaining))
-        if found is not None and found.is_complete:
-            uses, most, proof = found.uses, int(placed_by(reduced.problem, found.uses).sum()), _TRIED
+    if found is not None and found.is_complete:
+        uses = found.uses
+        if solved.value < most:
+            most, proof = int(placed_by(reduced.problem, uses).sum()), _TRIED
     elif max(needed, 1) <= solved.value == most < int(reduced.problem.demand.sum()):
         uses = prefer_first(reduced.problem, uses, [each.places for each in demands], asked.better)
     attempt = _attempt(reduced, demands, uses)
@@ -170,7 +173,10 @@ def _let(profile: Profile, trial: Trial, shape: Shape, rows: Sequence[int]) -> b
             return False
         for coupling in couplings:
             coupling.place(row)
-    put(trial, shape, received)
+        if shape.usage.volumes:  # which of them claims get depends on who comes first
+            trial.place(shape.usage, row)
+    if not shape.usage.volumes:
+        put(trial, shape, received)
     return True
 
 
