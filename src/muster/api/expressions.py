@@ -1,9 +1,9 @@
 """Expressions in CEL, the Common Expression Language, as Kubernetes uses it: compile once, evaluate often.
 
 A small interface of ours around a young library, which is imported when the first expression is compiled. Values are
-JSON values. What Kubernetes adds to the language and is not here (two-variable comprehensions, addresses, URLs,
-formats, an authorizer) raises `NotSupported` at compile time. There is no type check against schemas:
-everything is `dyn`. Source of the functions: apiserver `pkg/cel/library`.
+JSON values. What Kubernetes adds to the language and is not here (two-variable comprehensions, formats, an authorizer)
+raises `NotSupported` at compile time. There is no type check against schemas: everything is `dyn`. Source of the
+functions: apiserver `pkg/cel/library`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from muster.api import addresses
 from muster.api.codec import JSON, Object
 from muster.api.quantity import NANO, QuantityError, parse_quantity
 from muster.api.semver import Semver, SemverError, normalised_semver, parse_semver
@@ -23,10 +24,8 @@ if TYPE_CHECKING:
 
 _UNDECLARED = re.compile(r"undeclared reference to '([^']*)'")
 _WORDS = """
-transformList transformMap transformMapEntry sortBy ip cidr url isURL isIP isCIDR format authorizer
-authorizer.requestResource isCanonical getScheme getHost getHostname getPort getEscapedPath getQuery family
-isUnspecified isLoopback isLinkLocalMulticast isLinkLocalUnicast isGlobalUnicast containsIP containsCIDR masked
-prefixLength dns1123Label dns1123Subdomain dns1035Label qualifiedName labelValue
+transformList transformMap transformMapEntry sortBy format authorizer authorizer.requestResource
+dns1123Label dns1123Subdomain dns1035Label qualifiedName labelValue
 """
 _ELSEWHERE = frozenset(_WORDS.split())
 """Names that a real server knows and this module does not."""
@@ -215,6 +214,35 @@ def _kubernetes() -> cel.CelExtensionBase:
             members("findAll", some, ([text, text], _find_all), ([text, text, whole], _find_all)),
             plain("quantity", fact, _quantity),
             plain("isQuantity", truth, _is_quantity),
+            plain("url", fact, addresses.url_value),
+            plain("isURL", truth, lambda text: addresses.is_valid(addresses.url_value, text)),
+            member("getScheme", text, [fact], addresses.url_part("scheme")),
+            member("getHost", text, [fact], addresses.url_part("host")),
+            member("getHostname", text, [fact], addresses.url_part("hostname")),
+            member("getPort", text, [fact], addresses.url_part("port")),
+            member("getEscapedPath", text, [fact], addresses.url_part("path")),
+            member("getQuery", fact, [fact], addresses.url_part("query")),
+            cel.FunctionDecl(
+                "ip",
+                [
+                    cel.Overload("muster_ip", fact, [text], False, addresses.ip_value),
+                    cel.Overload("muster_ip_of_cidr", fact, [fact], True, addresses.network_address),
+                ],
+            ),
+            plain("isIP", truth, lambda text: addresses.is_valid(addresses.ip_value, text)),
+            plain("ip.isCanonical", truth, addresses.is_canonical),
+            member("family", whole, [fact], lambda a: addresses.address_of(a).version),
+            member("isUnspecified", truth, [fact], lambda a: addresses.address_of(a).is_unspecified),
+            member("isLoopback", truth, [fact], lambda a: addresses.address_of(a).is_loopback),
+            member("isLinkLocalMulticast", truth, [fact], addresses.is_local_multicast),
+            member("isLinkLocalUnicast", truth, [fact], lambda a: addresses.address_of(a).is_link_local),
+            member("isGlobalUnicast", truth, [fact], addresses.is_global_unicast),
+            plain("cidr", fact, addresses.cidr_value),
+            plain("isCIDR", truth, lambda text: addresses.is_valid(addresses.cidr_value, text)),
+            member("containsIP", truth, [fact, dyn], addresses.contains),
+            member("containsCIDR", truth, [fact, dyn], addresses.contains),
+            member("masked", fact, [fact], addresses.masked),
+            member("prefixLength", whole, [fact], lambda a: addresses.interface_of(a).network.prefixlen),
             versions("semver", fact, semver_value),
             versions("isSemver", truth, _is_semver),
             member("major", whole, [fact], lambda a: _version(a).major),

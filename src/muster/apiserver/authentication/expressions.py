@@ -47,6 +47,7 @@ _CONSTANTS = (
     ("duration", re.compile(r"(?<![\w.])duration\(\s*" + _LITERAL + r"\s*\)")),
 )
 _DURATION = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+|[-+]?0")
+_QUERY = re.compile(r"\.getQuery\(\)\[[^\]]*\]$")
 _GO_LIST = re.compile(r"\.(split|findAll)\($")
 _ESCAPED = re.compile(r"\b[A-Za-z_]*__\w+")
 _ESCAPES = {"__dot__": ".", "__dash__": "-", "__slash__": "/", "__underscores__": "__"}
@@ -180,6 +181,8 @@ def _about_a_name(part: str, text: str, subject: Subject) -> str:
 def _ends_in_go_list(text: str) -> bool:
     """Whether the outermost call is one whose list of texts upstream does not recognise as such."""
     stripped = text.rstrip()
+    if _QUERY.search(stripped):
+        return True
     if not stripped.endswith(")"):
         return False
     depth = 0
