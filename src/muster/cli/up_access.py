@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import ssl
@@ -13,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from muster.cli.errors import BadInput
 
@@ -30,9 +31,14 @@ if TYPE_CHECKING:
 ISSUER = "https://kubernetes.default.svc"
 """Who the tokens of service accounts say made them. Source: what kubeadm sets."""
 KEY_FILE = "sa.key"
+logger = logging.getLogger(__name__)
 
 
-@Parameter(name="*")
+ACCESS = Group.create_ordered("Access")
+IGNORED = "--anonymous-auth true is ignored: where everybody may do everything, requests need credentials"
+
+
+@Parameter(name="*", group=ACCESS)
 @dataclass(frozen=True)
 class AccessOptions:
     """Who may do what."""
@@ -228,5 +234,7 @@ def anonymous_of(options: AccessOptions, config: CheckedConfiguration | None) ->
             )
         return config.anonymous
     if options.authorization_mode == "AlwaysAllow":
+        if options.anonymous_auth == "true":
+            logger.warning(IGNORED)
         return Anonymous(False)  # as a real server: else everybody could do everything
     return Anonymous(options.anonymous_auth != "false")
