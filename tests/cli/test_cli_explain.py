@@ -203,6 +203,27 @@ def test_name_may_come_after_the_files(capsys: pytest.CaptureFixture[str]) -> No
     assert train["name"] == "train"
 
 
+@pytest.mark.parametrize(
+    ("example", "name", "nodes"),
+    [
+        ("k-of-n", "search", "count=2,cpu=8,racks=2"),
+        ("jobset", "", "count=1,cpu=8,nvidia.com/gpu=4"),
+        ("leaderworkerset", "", "count=1,cpu=8,nvidia.com/gpu=2"),
+    ],
+)
+def test_trees_are_explained_by_the_schema(
+    example: str, name: str, nodes: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(ROOT / f"examples/composite/{example}.yaml")
+    asked = [f"compositepodgroup/{name}"] if name else []
+
+    found = explained(capsys, "-f", file, "--nodes", nodes, *asked)
+
+    assert [each["kind"] for each in found] == ["CompositePodGroup"]
+    assert len(found[0]["groups"]) > 1
+    assert found[0]["changes"]
+
+
 def test_group_without_pods_says_how_many_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "x.yaml", make_node(), make_group("g", min_count=3))
 

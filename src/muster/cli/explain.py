@@ -69,8 +69,8 @@ def explain(
     if effort < 1:
         raise BadInput(f"--effort {effort}: must be a positive number")
     check_writable(write)
-    file, names = _apart(file, names)
-    more = read_nodes(nodes)
+    file, names = _apart(file, (*names, *filter(is_name, nodes)))
+    more = read_nodes(tuple(each for each in nodes if not is_name(each)))
     objects, asked = _sources(file, kubeconfig, context)
     objects = [*more, *objects]
     with error_console().status("Deciding"):
@@ -82,7 +82,7 @@ def explain(
 
 
 def _apart(files: tuple[Path, ...], names: tuple[str, ...]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """The files and the names: -f takes all that follows it, so that names may come among its files.
+    """The files and the names: an option takes all that follows it, so that names may come among the files.
 
     Raises `BadInput` for a file among the names.
     """
