@@ -92,7 +92,7 @@ def test_ctrl_c_ends_a_command_in_one_line(command: str, worked_s: float, many_p
 
 @pytest.mark.parametrize("arguments", [["bench"], ["bench", "throughput"]], ids=" ".join)
 def test_ctrl_c_ends_a_measurement(arguments: list[str]) -> None:
-    assert interrupted_after(0.4, arguments) == (130, "muster: interrupted\n")
+    assert interrupted_after(0.9, arguments) == (130, "muster: interrupted\n")
 
 
 @pytest.mark.parametrize("command", [("simulate",), ("explain",), ("check",), ("convert", "--to", "v1beta1")])
