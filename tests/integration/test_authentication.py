@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -30,15 +32,21 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "authentication"
 
 
 @pytest.fixture
-def issuer(tmp_path: Path) -> Iterator[Path]:
+def issuer(issuing: tuple[Path, subprocess.Popen[str]]) -> Path:
     """The folder of a running token issuer."""
+    return issuing[0]
+
+
+@pytest.fixture
+def issuing(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
+    """The folder of a token issuer, and its process."""
     folder = tmp_path / "issuer"
     command = [sys.executable, str(EXAMPLE / "issuer.py"), "serve", str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     try:
         assert process.stdout.readline().strip() == str(folder / "authentication.yaml")
-        yield folder
+        yield folder, process
     finally:
         process.kill()
         process.communicate()
@@ -81,6 +89,26 @@ def test_a_token_of_an_issuer_gives_the_rights_of_its_groups(kubectl: Kubectl, i
         robot = admin("create", "token", "robot").strip()
         assert 'User "system:serviceaccount:default:robot"' in ask(config, "/api/v1/nodes", robot)[1]["message"]
         assert "no" in admin("auth", "can-i", "list", "nodes", "--as", "jane", want=1)
+
+
+def test_a_slow_issuer_is_waited_for(issuing: tuple[Path, subprocess.Popen[str]]) -> None:
+    folder, issuer = issuing
+    options = ("--nodes", "1", "--without", "scheduler,nodes", "--authentication-config")
+    jane = token_for(folder, "jane")
+    issuer.send_signal(signal.SIGSTOP)
+    threading.Timer(2.0, issuer.send_signal, [signal.SIGCONT]).start()
+    with muster_up(*options, str(folder / "authentication.yaml")) as (_, config):
+        assert ask(config, "/api/v1/nodes", jane)[0] == 200
+
+
+def test_an_issuer_that_is_away_does_not_hold_the_start_for_ever(issuing: tuple[Path, subprocess.Popen[str]]) -> None:
+    folder, issuer = issuing
+    options = ("--nodes", "1", "--without", "scheduler,nodes", "--authentication-config")
+    jane = token_for(folder, "jane")
+    issuer.send_signal(signal.SIGSTOP)
+    with muster_up(*options, str(folder / "authentication.yaml")) as (_, config):
+        code, answer = ask(config, "/api/v1/nodes", jane)
+        assert (code, answer["reason"]) == (401, "Unauthorized")
 
 
 def test_a_changed_file_is_taken_over_and_a_bad_one_is_not(issuer: Path) -> None:

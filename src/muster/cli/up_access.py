@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 ISSUER = "https://kubernetes.default.svc"
 """Who the tokens of service accounts say made them. Source: what kubeadm sets."""
 KEY_FILE = "sa.key"
+FIRST_LOOK_S = 5.0
+"""How long the start waits for issuers of tokens, so that a token is accepted as soon as the cluster is ready."""
 logger = logging.getLogger(__name__)
 
 
@@ -144,6 +146,8 @@ async def opened(
     except (OSError, ssl.SSLError, ValueError) as error:
         raise BadInput(f"--data: the server's certificate cannot be used: {error}") from error
     issuers.start()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(issuers.tried(), FIRST_LOOK_S)
     following: asyncio.Task[None] | None = None
     path = options.authentication_config
     if path is not None and config is not None:

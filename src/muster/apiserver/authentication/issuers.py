@@ -60,6 +60,8 @@ class JWTIssuer:
         self._keys: list[Key] = []
         self._fresh_until = 0.0
         self._reading: asyncio.Task[None] | None = None
+        self.tried = asyncio.Event()
+        """Set when the first look-up has ended, well or not."""
 
     async def discover(self) -> None:
         """Read the discovery document, again and again until that succeeds."""
@@ -67,8 +69,10 @@ class JWTIssuer:
             try:
                 self._keys_url = await self._discovered()
                 self.problem = ""
+                self.tried.set()
             except FetchError as error:
                 self.problem = str(error)
+                self.tried.set()
                 logger.warning("issuer is not usable yet", extra={"issuer": self.url, "error": self.problem})
                 await self._clock.sleep(RETRY_S, periodic=True)
 
@@ -160,6 +164,11 @@ class IssuerSet:
         """Look up the issuers in the background."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(issuer.discover()) for issuer in self._issuers]
+
+    async def tried(self) -> None:
+        """Wait until each issuer was looked up once, well or not."""
+        for issuer in self._issuers:
+            await issuer.tried.wait()
 
     def stop(self) -> None:
         """Stop looking. Idempotent."""
