@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from muster.engine.arrays import Bools, Ints
+from muster.engine.preemption.by_node import FEW_UNITS, least_by_node
 from muster.engine.preemption.greedy import Greedy
 from muster.engine.preemption.problem import Problem
 
@@ -23,13 +24,12 @@ if TYPE_CHECKING:
 Cost: TypeAlias = tuple[int, int, int, int, int]
 """Violations, highest priority, pods, run time lost in seconds, pods that could run elsewhere (negative)."""
 
-FEW_UNITS = 60
-"""Between so many units, ties are decided by names exactly; between more, only among those that are alike."""
-
 _NAMES_AT_ONCE = 20
 _BOUNDED = 2
 """Of so many criteria a limit and bounds are known: pods and seconds."""
 _BEFORE_NAMES = 3
+_LIMITED = 2 + _BOUNDED
+"""Of a limit, so many criteria count."""
 
 
 @dataclass(slots=True)
@@ -104,7 +104,11 @@ class Search:
                 continue
             if limit is not None and (0, priority) > limit[:2]:
                 break
-            found = self._fewest_violations(priority)
+            is_by_node, alone = self._by_node(priority)
+            if alone is not None:
+                is_within = limit is None or self.cost(alone)[:_LIMITED] <= limit[:_LIMITED]
+                return Victims(alone, None, True, int(self.problem.pods[alone].sum())) if is_within else None
+            found = None if is_by_node and not len(self.problem.allowed) else self._fewest_violations(priority)
             if found is None:
                 continue
             violations = self.problem.violations(found.chosen)
@@ -115,6 +119,17 @@ class Search:
         if best is None or (limit is not None and best[:2] > limit[:2]):
             return None
         return self._refined(*best, limit)
+
+    def _by_node(self, level: int) -> tuple[bool, Bools | None]:
+        """The least set up to the level without violations, if units are on one node each; see `least_by_node`."""
+        problem = self.problem
+        if problem.shapes > 1 or problem.form is not None or self.cuts:
+            return False, None
+        allowed = (problem.priorities <= level) & (problem.pods > 0)
+        if len(problem.allowed):
+            allowed &= ~(problem.spent > problem.allowed).any(axis=1)
+        is_by_node, chosen = least_by_node(problem, allowed, self.elsewhere)
+        return is_by_node, None if chosen is None or problem.violations(chosen) else chosen
 
     def cost(self, chosen: Bools) -> Cost:
         """All that is compared before names."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from msgspec import Struct
 
@@ -44,6 +43,8 @@ class Units:
         """By group; of those that have changed there is none."""
         self._trees: dict[str, Unit] = {}
         """By composite group, likewise."""
+        self._terms: dict[str, GroupTerms | None] = {}
+        """What groups ask for, likewise."""
         self._all: tuple[Unit, ...] | None = None
         self._lowest: int | None = None
         self._budgets: dict[str, Budget] = {}
@@ -69,15 +70,18 @@ class Units:
     def grouped(self) -> list[Unit]:
         """Each group as a whole, whatever its disruption mode."""
         self._catch_up()
-        found = (self._unit(f"group:{key}", pods, self._terms(pods)) for key, pods in self._grouped.items())
+        found = (
+            self._unit(f"group:{key}", pods, self._terms_of(self._first(pods))) for key, pods in self._grouped.items()
+        )
         return [unit for unit in found if not any(pod.key in self._kept for pod in unit.pods)]
 
     def priority(self, pod: str) -> int | None:
         """The priority with which a running pod is judged; None if it does not run."""
+        self._catch_up()
         record = self._cache.pods.get(pod)
         if record is None or not record.node:
             return None
-        return self._priority(record, None if record.ref is None else self._cache.terms(record.ref))
+        return self._priority(record, self._terms_of(record))
 
     def budgets(self) -> Budgets:
         """The disruption budgets."""
@@ -116,8 +120,9 @@ class Units:
         record = self._cache.pods.get(pod)
         if record is None:
             return None
+        pod_anywhere = {**record.pod, "spec": {**record.pod["spec"], "nodeName": ""}}
         try:
-            return replace(self._cache.shape(record), node_name="")
+            return self._cache.state.shape_of(pod_anywhere)
         except ValueError:
             return None
 
@@ -141,6 +146,7 @@ class Units:
 
     def _look_again(self, group: str) -> None:
         """The pods of a group have changed, or what it asks for."""
+        self._terms.pop(group, None)
         part = self._parts.pop(group, None)
         if part is not None:
             self._trees.pop(part.composite, None)
@@ -196,19 +202,23 @@ class Units:
         return found
 
     def _part(self, key: str, pods: dict[str, RunningPod]) -> Part:
-        terms = self._terms(pods)
+        terms = self._terms_of(self._first(pods))
         composite = self._together(pods, terms)
         return Part(composite=composite) if composite else Part(tuple(self._units_of(key, pods, terms)))
 
     def _tree(self, key: str, pods: dict[str, RunningPod]) -> Unit:
         if key not in self._trees:
-            self._trees[key] = self._unit(f"tree:{key}", pods, self._terms(pods))
+            self._trees[key] = self._unit(f"tree:{key}", pods, self._terms_of(self._first(pods)))
         return self._trees[key]
 
-    def _terms(self, pods: dict[str, RunningPod]) -> GroupTerms | None:
-        """What the group of these pods asks for; to be asked once a group, since much is looked up for it."""
-        ref = self._first(pods).ref
-        return None if ref is None else self._cache.terms(ref)
+    def _terms_of(self, record: PodRecord) -> GroupTerms | None:
+        """What the group of a pod asks for; much is looked up for it, so it is asked once a group."""
+        if record.ref is None:
+            return None
+        key = record.ref.key
+        if key not in self._terms:
+            self._terms[key] = self._cache.terms(record.ref)
+        return self._terms[key]
 
     def _first(self, pods: dict[str, RunningPod]) -> PodRecord:
         return self._cache.pods[next(iter(pods))]
