@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,7 +10,9 @@ from muster.api.codec import Object
 from muster.api.topology import Subgroups, TopologyTerms
 from muster.engine.decide import decide
 from muster.engine.explanation.explain import explain
+from muster.engine.explanation.question import Question, Target
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed
+from muster.engine.snapshot import Snapshot, Trial
 from muster.engine.state import ClusterState
 from muster.engine.topology.layout import Layout
 from muster.testing import make_node, make_pod
@@ -180,3 +183,22 @@ def test_whole_new_domain_is_proposed_for_subgroups_where_nodes_of_the_kind_are_
     (change,) = [each for each in changes if each["kind"] == "addNodes"]
     assert change["text"] == f"add 3 nodes like gpu-0 (with 4 nvidia.com/gpu) in a new domain of {rack}"
     assert (change["nodes"], change["minimal"], change["new"]) == (3, True, {rack: "new+1"})
+
+
+def test_sets_of_groups_that_cannot_make_enough_room_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = cluster(*(make_node(f"n{at}", gpu=8) for at in range(40)))
+    for at in range(40):
+        state.add_pod(f"default/run{at}", make_pod(gpu=8), f"n{at}")
+    groups = [(f"default/G{at:02}", [f"default/run{at}"]) for at in range(40)]
+    asked, fits = list[int](), Question.fits
+
+    def counted(question: Question, snapshot: Snapshot | None = None, target: Target | None = None) -> bool | None:
+        if isinstance(snapshot, Trial):
+            asked.append(len(snapshot.removed))
+        return fits(question, snapshot, target)
+
+    monkeypatch.setattr(Question, "fits", counted)
+    ended = changes(explained(state, [make_pod(gpu=8)] * 3, groups=groups))["endGroups"]
+
+    assert ended["groups"] == ["default/G00", "default/G01", "default/G02"]
+    assert asked == [40, 8, 3]

@@ -19,7 +19,7 @@ from muster.engine.plugins.node_resources_fit import NodeResourcesFit
 from muster.engine.preemption.coupling import couples_nodes
 from muster.engine.profile import Profile
 from muster.engine.shape import Shape
-from muster.engine.snapshot import Snapshot
+from muster.engine.snapshot import Snapshot, Trial
 from muster.engine.topology.domains import domains_of
 from muster.scheduler.changes import BETWEEN_PODS, CONCERNS, NODE_LOCAL_PLUGINS, OBJECT_CONCERNS, ClusterEvent
 from muster.scheduler.cycle import Signature
@@ -61,6 +61,7 @@ class Room:
             table = snapshot.table
         self.nodes = nodes
         self._snapshot = snapshot
+        self._emptied: dict[int, Trial | None] = {}
         self._rows = np.array([table.index[node] for node in nodes], dtype=np.int64)
         most = snapshot.free()[self._rows].max(axis=0, initial=0)
         self._most_free = dict(zip(snapshot.axis.names, most.tolist(), strict=True))
@@ -78,11 +79,15 @@ class Room:
             return int(sum(counts[index[node]] for node in self._nodes))
         return int(profile.count(shape, self._snapshot)[self._rows].sum())
 
-    def pods_without(self, keys: Sequence[str], profile: Profile, shapes: Iterable[Shape]) -> int:
-        """The same with these pods gone."""
-        with self._snapshot.trial() as trial:
-            trial.remove(keys)
-            return sum(int(profile.count(shape, trial)[self._rows].sum()) for shape in shapes)
+    def pods_without_lower(self, priority: int, lower: Lower, profile: Profile, shapes: Iterable[Shape]) -> int:
+        """How many fit with the pods gone that a preemptor of this priority may evict; 0 if there are none."""
+        if priority not in self._emptied:
+            keys = lower(self.nodes, priority)
+            emptied = self._emptied[priority] = Trial(self._snapshot) if keys else None
+            if emptied is not None:
+                emptied.remove(keys)
+        snapshot = self._emptied[priority]
+        return 0 if snapshot is None else sum(int(profile.count(shape, snapshot)[self._rows].sum()) for shape in shapes)
 
     def _could_fit(self, shape: Shape) -> bool:
         """A quick no: some request is larger than what any of the nodes has left."""
@@ -208,6 +213,5 @@ def _wake(
 
 def _helps_to_preempt(signature: Signature, room: Room, profiles: Sequence[Profile], lower: Lower) -> bool:
     """Whether some pod would fit on the nodes without pods of lower priority."""
-    keys = lower(room.nodes, signature.priority)
     shapes = [shape for shape, _ in signature.members]
-    return bool(keys) and room.pods_without(keys, profiles[signature.profile], shapes) > 0
+    return room.pods_without_lower(signature.priority, lower, profiles[signature.profile], shapes) > 0

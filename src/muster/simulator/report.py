@@ -5,7 +5,7 @@ Times are seconds since the simulation began, rounded to milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from muster.api.codec import Object, Objects
 from muster.api.groups import group_of
@@ -79,10 +79,18 @@ def _moment(time_s: float | None) -> float | None:
 def _groups(outcome: Outcome, events: Objects) -> Objects:
     judge = Judge(outcome.objects, outcome.options.scheduler_options())
     refused = {(event["namespace"], event["kind"], event["name"]): event for event in standing_refusals(events)}
-    return [_group(view, judge, outcome.history, refused) for view in find_groups(outcome.objects)]
+    times: dict[str, list[float]] = {}
+    for entry in outcome.history.pods.values():
+        if entry.group is not None and entry.scheduled_s is not None:
+            times.setdefault(entry.group, []).append(entry.scheduled_s)
+    return [_group(view, judge, sorted(times.get(view.ref.key, ())), refused) for view in find_groups(outcome.objects)]
 
 
-def _group(view: GroupView, judge: Judge, history: History, refused: Mapping[tuple[str, str, str], Object]) -> Object:
+def _group(
+    view: GroupView, judge: Judge, scheduled_s: Sequence[float], refused: Mapping[tuple[str, str, str], Object]
+) -> Object:
+    """`scheduled_s`: when its members were scheduled, in order."""
+    is_whole = len(scheduled_s) >= view.min_count
     state = settled_state(view)
     explanation: Object | None = None
     if state is None:
@@ -99,22 +107,12 @@ def _group(view: GroupView, judge: Judge, history: History, refused: Mapping[tup
         "min_count": view.min_count,
         "members": len(view.pods),
         "scheduled": view.scheduled,
-        "first_scheduled_s": _first_scheduled(view, history),
+        "first_scheduled_s": _seconds(scheduled_s[view.min_count - 1]) if is_whole else None,
         "reason": reason,
         "message": message,
         "topology": judge.topology_of(view),
         "explanation": explanation,
     }
-
-
-def _first_scheduled(view: GroupView, history: History) -> float | None:
-    """When for the first time min_count members had been scheduled."""
-    times = sorted(
-        entry.scheduled_s
-        for entry in history.pods.values()
-        if entry.group == view.ref.key and entry.scheduled_s is not None
-    )
-    return _seconds(times[view.min_count - 1]) if len(times) >= view.min_count else None
 
 
 # Pods and nodes

@@ -64,6 +64,8 @@ class Ongoing:
     shapes: dict[str, Shape]
     awaited: dict[str, str] = field(default_factory=dict)
     kept_until_s: float | None = None
+    kept: tuple[Nomination, ...] = ()
+    """The room that is kept for those that were pending when it was last looked at."""
 
 
 class Victim(Struct, frozen=True):
@@ -115,8 +117,8 @@ class Preemptions:
         self._moved: dict[str, None] = {}
         """Groups that have been moved: each is once."""
         self._seen: Snapshot | None = None
-        self._views: dict[tuple[tuple[str, str, Shape], ...], Snapshot] = {}
-        """`_seen` as those find it for whom the same room is taken."""
+        self._views: dict[tuple[int, ...], tuple[Snapshot, Sequence[tuple[Nomination, ...]]]] = {}
+        """`_seen` as those find it for whom the same room is taken: by the identities of what is kept."""
         self._ready: dict[str, None] = {}
         """Entities whose plan evicts nobody: they are to be tried at once."""
 
@@ -138,29 +140,36 @@ class Preemptions:
     def view(self, priority: int, entity: str) -> Iterator[Snapshot]:
         """The cluster as an entity of this priority finds it: with the room taken that is kept for others."""
         snapshot = self._cache.state.snapshot()
-        nominations = [each for each in self.nominations(entity) if each.priority >= priority]
-        yield self._with_room_taken(snapshot, nominations) if nominations else snapshot
+        kept = [self._kept(each) for each in self._ongoing.values() if each.entity != entity]
+        kept = [each for each in kept if each and each[0].priority >= priority]
+        yield self._with_room_taken(snapshot, kept) if kept else snapshot
 
-    def _with_room_taken(self, snapshot: Snapshot, nominations: Sequence[Nomination]) -> Snapshot:
+    def _with_room_taken(self, snapshot: Snapshot, kept: Sequence[tuple[Nomination, ...]]) -> Snapshot:
         """The snapshot with these pods in their places; the same one for all that find the same."""
         if self._seen is not snapshot:
             self._seen, self._views = snapshot, {}
-        places = tuple((each.pod, each.node, each.shape) for each in nominations)
-        if places not in self._views:
+        key = tuple(map(id, kept))
+        if key not in self._views:
             view, index = Trial(snapshot), snapshot.table.index
-            view.place_each((shape.usage, index[node]) for _, node, shape in places if node in index)
-            self._views[places] = view
-        return self._views[places]
+            nominations = (nomination for each in kept for nomination in each)
+            view.place_each((each.shape.usage, index[each.node]) for each in nominations if each.node in index)
+            self._views[key] = view, kept
+        return self._views[key][0]
 
     def nominations(self, entity: str = "") -> list[Nomination]:
         """Room kept for pending pods, except for those of this entity."""
-        return [
-            Nomination(pod, node, each.priority, each.shapes[pod], each.entity)
-            for each in self._ongoing.values()
-            if each.entity != entity
-            for pod, node in each.places.items()
-            if self._is_pending(pod)
-        ]
+        kept = (self._kept(each) for each in self._ongoing.values() if each.entity != entity)
+        return [nomination for each in kept for nomination in each]
+
+    def _kept(self, ongoing: Ongoing) -> tuple[Nomination, ...]:
+        """The room that an entity keeps for its pending pods; the same object as long as these stay the same."""
+        pending = [pod for pod in ongoing.places if self._is_pending(pod)]
+        if pending != [each.pod for each in ongoing.kept]:
+            ongoing.kept = tuple(
+                Nomination(pod, ongoing.places[pod], ongoing.priority, ongoing.shapes[pod], ongoing.entity)
+                for pod in pending
+            )
+        return ongoing.kept
 
     def lower_pods(self, nodes: Sequence[str], priority: int) -> list[str]:
         """The pods on these nodes that a preemptor of this priority may evict, or that leave already."""
