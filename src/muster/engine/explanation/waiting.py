@@ -11,8 +11,8 @@ import numpy as np
 from msgspec import Struct
 
 from muster.api.codec import Object
-from muster.engine.requests import Usage
 from muster.engine.explanation.question import Question, change
+from muster.engine.requests import Usage
 from muster.engine.words import insufficient
 
 RunningGroup: TypeAlias = tuple[str, Sequence[str]]
