@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ from muster.engine.plugins.dynamic_resources import answers_of
 from muster.engine.state import ClusterState
 from muster.testing import make_node, make_pod
 from muster.testing.devices import make_claim, make_device_class, make_request, make_slice, pod_claim
-from muster.testing.reference_devices import first_solution, random_claims, random_devices
+from muster.testing.reference_devices import can_all_be_seated, first_solution, random_claims, random_devices
 
 SEEDS = st.integers(0, 2**63)
 
@@ -62,18 +63,8 @@ def decided(state: ClusterState, pods: Objects, min_count: int) -> Decision:
 def test_search_finds_the_first_solution_that_brute_force_finds(seed: int) -> None:
     rng = random.Random(seed)
     slices, claims = random_devices(rng, "n0"), random_claims(rng)
-    plain = [
-        (each["spec"]["pool"]["name"], device["name"])
-        for each in slices
-        for device in each["spec"]["devices"]
-        if not device.get("allowMultipleAllocations")
-    ]
-    taken = [device for device in plain if rng.random() < 0.2]
     state = cluster(*slices)
-    results = [{"request": "gpu", "driver": "gpu.example.com", "pool": pool, "device": name} for pool, name in taken]
-    state.set_object(
-        objects.RESOURCE_CLAIM, {**make_claim("used"), "status": {"allocation": {"devices": {"results": results}}}}
-    )
+    taken = take_some(state, rng, slices)
     pod = with_claims(state, "p", *claims, own=False)
 
     demand = state.devices_of(pod)
@@ -81,7 +72,7 @@ def test_search_finds_the_first_solution_that_brute_force_finds(seed: int) -> No
     view = view_of(state.snapshot().objects)
     found = room_on(plan_of(demand, view), Spot("n0", {}, frozenset()), view).found
 
-    want = first_solution(slices, frozenset(f"{pool}/{name}" for pool, name in taken), claims)
+    want = first_solution(slices, taken, claims)
     got = (
         None
         if found is None
@@ -118,6 +109,74 @@ def test_members_never_get_one_device_twice_and_all_that_are_placed_get_theirs(s
         left = next(pod for key, pod in by_key.items() if key not in {each.pod for each in placements})
         answers = answers_of(state.shape_of(left), state.snapshot())
         assert not any(room.found for room in answers.rooms)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=SEEDS)
+def test_gang_is_placed_whenever_a_way_exists_and_refused_only_if_none_does(seed: int) -> None:
+    rng = random.Random(seed)
+    nodes, rooms = rng.randint(1, 3), [rng.randint(1, 4) for _ in range(3)]
+    slices = [each for at in range(nodes) for each in random_devices(rng, f"n{at}")]
+    if rng.random() < 0.3:
+        slices.append(
+            make_slice("", rng.randint(1, 3), prefix="net", attributes={"kind": {"string": "x"}, "numa": {"int": 0}})
+        )
+    state = cluster(*slices)
+    for at in range(nodes):
+        state.set_node(make_node(f"n{at}", cpu=f"{rooms[at]}00m"))
+    taken = take_some(state, rng, slices)
+    kinds = [random_claims(rng) for _ in range(rng.randint(1, 2))]
+    wanted = [kinds[at % len(kinds)] for at in range(rng.randint(1, 4))]
+    pods = [
+        with_claims(state, f"p{at}", *(make_claim("", **each["spec"]["devices"]) for each in claims))
+        for at, claims in enumerate(wanted)
+    ]
+
+    most = max(
+        number
+        for number in range(len(pods) + 1)
+        for some in itertools.combinations(range(len(pods)), number)
+        if fits_somehow(slices, taken, [wanted[at] for at in some], rooms[:nodes])
+    )
+
+    for needed in range(1, len(pods) + 1):
+        decision = decided(state, pods, needed)
+        if needed > most:
+            assert isinstance(decision, Infeasible), (needed, most, decision)
+            continue
+        assert isinstance(decision, Placed), (needed, most, decision)
+        assert len(decision.placements) == most
+        by_key = {f"default/{pod['metadata']['name']}": pod for pod in pods}
+        assert state.reserve_devices([(each.pod, by_key[each.pod], each.node) for each in decision.placements]) == ""
+        for key in by_key:
+            state.release_devices(key)
+
+
+def take_some(state: ClusterState, rng: random.Random, slices: Objects) -> frozenset[str]:
+    """Gives some of the devices that cannot be shared to others: pool/name of each."""
+    plain = [
+        (each["spec"]["pool"]["name"], device["name"])
+        for each in slices
+        for device in each["spec"].get("devices") or ()
+        if not device.get("allowMultipleAllocations")
+    ]
+    taken = [device for device in plain if rng.random() < 0.2]
+    results = [{"request": "gpu", "driver": "gpu.example.com", "pool": pool, "device": name} for pool, name in taken]
+    used = {**make_claim("used"), "status": {"allocation": {"devices": {"results": results}}}}
+    state.set_object(objects.RESOURCE_CLAIM, used)
+    return frozenset(f"{pool}/{name}" for pool, name in taken)
+
+
+def fits_somehow(slices: Objects, taken: frozenset[str], wanted: list[list[Object]], rooms: list[int]) -> bool:
+    """Whether some way of putting pods with these claims on nodes, for so many pods each, gives all their devices."""
+    for places in itertools.product(range(len(rooms)), repeat=len(wanted)):
+        if all(places.count(at) <= room for at, room in enumerate(rooms)):
+            claims = [
+                (claim, frozenset({f"n{at}"})) for at, found in zip(places, wanted, strict=True) for claim in found
+            ]
+            if can_all_be_seated(slices, taken, claims):
+                return True
+    return False
 
 
 def test_gang_is_proved_not_to_fit_where_the_devices_are_too_few() -> None:

@@ -6,7 +6,7 @@ domain of each node, -1 where a node is in none. Rules about single nodes have a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -122,7 +122,30 @@ class Few:
     most: int
 
 
-Between: TypeAlias = Apart | Near | Even | AtMost | Volumes | Few
+@dataclass(frozen=True, slots=True, eq=False)
+class Devices:
+    """The pods get devices, each on its node, whoever comes first.
+
+    `ids` int32[N]: nodes that have the same devices have the same number. `nodes` [N]: their rows. `fits`: whether pods
+    (shape, row of the node) → number all find theirs; None if that was not settled. `is_local`: nodes have no devices
+    in common, nor pods claims, so that each node can be looked at by itself.
+    """
+
+    name: str
+    ids: Ints32
+    nodes: Ints
+    carriers: frozenset[int]
+    is_local: bool
+    fits: Callable[[Mapping[tuple[int, int], int]], bool | None]
+
+    def lets(self, placed: Mapping[tuple[int, int], int]) -> bool | None:
+        """As `fits`, for places in `nodes`."""
+        return self.fits(
+            {(shape, int(self.nodes[at])): count for (shape, at), count in placed.items() if shape in self.carriers}
+        )
+
+
+Between: TypeAlias = Apart | Near | Even | AtMost | Volumes | Few | Devices
 
 
 class BetweenPlugin(Protocol):
@@ -151,6 +174,8 @@ def on(rule: Between, rows: Ints) -> Between:
     if isinstance(rule, Volumes):
         choices = tuple(replace(each, made=each.made[rows]) for each in rule.choices)
         return replace(rule, ids=rule.ids[rows], choices=choices, reach=rule.reach[:, rows])
+    if isinstance(rule, Devices):
+        return replace(rule, ids=rule.ids[rows], nodes=rule.nodes[rows])
     if isinstance(rule, Near):
         return replace(rule, ids=tuple(ids[rows] for ids in rule.ids))
     if isinstance(rule, Even):

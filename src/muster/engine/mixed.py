@@ -94,10 +94,12 @@ def most_placeable(profile: Profile, snapshot: Snapshot, demands: Sequence[Deman
 
 
 def binding(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand]) -> bool:
-    """Whether some of the pods have hard rules about other pods, or about volumes that they may have in common.
+    """Whether some of the pods have hard rules about other pods, or about volumes or devices that they may both want.
 
     Then what fits on a node now is no bound, and what fits on one node may not fit for what is on another.
     """
+    if sum(demand.shape.usage.devices is not None for demand in demands) > 1:
+        return True
     return any(
         demand.shape.usage.volumes or any(coupling.binding for coupling, _ in profile.couplings(demand.shape, snapshot))
         for demand in demands

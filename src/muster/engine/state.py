@@ -313,23 +313,16 @@ class ClusterState:
     # -- devices
 
     def reserve_devices(self, pods: Sequence[tuple[str, Object, str]]) -> str:
-        """Assume the devices that pods (key, pod, node) are to have, one after the other.
+        """Assume the devices that pods (key, pod, node) are to have; the key of the first that finds none, or "".
 
-        They were found in another order, perhaps: who finds none comes before the others. The key of the first that
-        finds none in any order that was tried, or ""; `release_devices` undoes it for each.
+        `release_devices` undoes it for each.
         """
         table = self.table
         spots = spots_of(table)
         wanting = [Wanting(key, pod, spots[table.index[node]]) for key, pod, node in pods if node in table.index]
-        for _ in range(len(wanting)):
-            failed = self.devices.reserve(wanting, lambda pod: self._demand(pod, by_name=True), self.objects)
-            self._last = None
-            if not failed or failed == wanting[0].key:
-                return failed
-            for each in wanting:
-                self.devices.release(each.key, self.objects)
-            wanting.sort(key=lambda each: each.key != failed)
-        return self.devices.reserve(wanting, lambda pod: self._demand(pod, by_name=True), self.objects)
+        failed = self.devices.reserve(wanting, lambda pod: self._demand(pod, by_name=True), self.objects)
+        self._last = None
+        return failed
 
     def release_devices(self, key: str) -> bool:
         """Assume nothing more for a pod; whether something was. Idempotent."""

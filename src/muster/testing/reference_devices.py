@@ -31,6 +31,29 @@ def first_solution(slices: Objects, taken: frozenset[str], claims: Sequence[Obje
     return None
 
 
+def can_all_be_seated(slices: Objects, taken: frozenset[str], claims: Sequence[tuple[Object, frozenset[str]]]) -> bool:
+    """Whether all claims, each for pods on these nodes, can have devices that all its nodes reach."""
+    devices: dict[str, Object] = {}
+    reached: dict[str, str] = {}
+    for each in slices:
+        for device in each["spec"].get("devices") or ():
+            name = f"{each['spec']['pool']['name']}/{device['name']}"
+            devices[name], reached[name] = device, each["spec"].get("nodeName") or ""
+
+    def seat(at: int, solution: list[list[Choice]]) -> bool:
+        if at == len(claims):
+            return True
+        claim, nodes = claims[at]
+        open_ = {each: device for each, device in devices.items() if not reached[each] or nodes == {reached[each]}}
+        for way in _ways_of_claim(open_, taken, claim["spec"]["devices"]["requests"]):
+            more = [*solution, way]
+            if _holds(slices, devices, taken, [each for each, _ in claims[: at + 1]], more) and seat(at + 1, more):
+                return True
+        return False
+
+    return seat(0, [])
+
+
 def _ways(devices: dict[str, Object], taken: frozenset[str], claims: Sequence[Object]) -> Iterator[list[list[Choice]]]:
     if not claims:
         yield []

@@ -8,8 +8,9 @@ upstream of every node.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from muster.api.codec import canonical
 from muster.engine.devices.features import Features
 from muster.engine.devices.inventory import Device, Inventory, PoolId, Slice
 
@@ -30,11 +31,44 @@ class Pool:
     slices: Mapping[Device, Slice] | None = None
     is_incomplete: bool = False
     is_invalid: bool = False
+    _content: list[object] = field(default_factory=list, repr=False)
+
+    def said_of(self, device: Device) -> object:
+        """All that is known of a device but its name, with the nodes that reach it."""
+        return _said(device), self._reach(device)
+
+    def content(self) -> object:
+        """What is in the pool, but for names: equal for pools that offer a node each the same."""
+        if not self._content:
+            counters = {name: sorted(counts.items()) for name, counts in (self.counters or {}).items()}
+            devices = tuple((_said(each), self._reach(each)[1:]) for each in self.devices)
+            others = tuple(each.consumes for each in self.elsewhere)
+            flags = self.is_incomplete, self.is_invalid
+            self._content.append((self.id.driver, flags, devices, others, repr(sorted(counters.items()))))
+        return self._content[0]
+
+    def _reach(self, device: Device) -> tuple[object, ...]:
+        is_per_device = device in self.per_device
+        home = (self.slices or {}).get(device)
+        reach = device.reach if is_per_device or home is None else home.reach
+        return reach.node_name, reach.all_nodes, reach.terms, is_per_device
 
     @property
     def is_usable(self) -> bool:
         """Whether devices may be taken from it."""
         return not (self.is_incomplete or self.is_invalid)
+
+
+def _said(device: Device) -> object:
+    """All that a device says of itself, but its name."""
+    return (
+        canonical(device.attributes),
+        tuple(sorted(device.capacity.items())),
+        device.consumes,
+        device.taints,
+        (device.binds_to_node, device.binding_conditions, device.binding_failure_conditions),
+        device.is_multiple,
+    )
 
 
 def pools_for(inventory: Inventory, labels: Mapping[str, str], node: str, features: Features) -> tuple[Pool, ...]:

@@ -15,7 +15,8 @@ from muster.api.codec import Object, Objects, loads
 from muster.api.meta import key_of, uid_of
 from muster.engine.devices.demand import DeviceDemand, pod_claims
 from muster.engine.devices.extended import ANNOTATION, IN_MEMORY, mappings_of
-from muster.engine.devices.rooms import Spot, plan_of, room_on, written
+from muster.engine.devices.rooms import Room, Spot, plan_of, room_on, written
+from muster.engine.devices.together import Seated, Sitter, Unsettled, seated
 from muster.engine.devices.view import IN_FLIGHT, View, view_of
 from muster.engine.objects import RESOURCE_CLAIM, ObjectStore
 
@@ -66,21 +67,17 @@ class DeviceLedger:
     def reserve(
         self, pods: Sequence[Wanting], demand: Callable[[Object], DeviceDemand | None], objects: ObjectStore
     ) -> str:
-        """Assume devices for pods that are placed together, one after the other; the first that finds none, or "".
+        """Assume devices for pods that are placed together; the first that finds none, or "".
 
-        All are noted, that one with what is `missing`; those after it get nothing.
+        One after the other takes what it finds, or, if that does not lead to the end, what all of them together can
+        have. All are noted, that one with what is `missing`; those after it get nothing.
         """
-        known = view_of(objects)
-        decided: dict[str, Object] = {}
-        view = view_of(objects, known.allocated.copy(), decided)
-        failed = ""
-        for each in pods:
-            wanted = demand(each.pod)
-            if wanted is None or failed:
-                continue
-            reservation = _reserved(each, wanted, view, decided)
-            self.by_pod[each.key] = reservation
-            failed = each.key if reservation.missing else ""
+        wanting = [(each, wanted) for each in pods if (wanted := demand(each.pod)) is not None]
+        found, failed = _one_by_one(wanting, objects)
+        if failed and len(wanting) > 1:
+            together = _together(wanting, objects)
+            found, failed = (found, failed) if together is None else (together, "")
+        self.by_pod |= found
         for each in pods:
             if each.key in self.by_pod:
                 self._assume(each, objects)
@@ -158,21 +155,52 @@ def assumed(claim: Object, allocation: Object) -> Object:
     return {**claim, "status": {**(claim.get("status") or {}), "allocation": allocation}, IN_FLIGHT: True}
 
 
-def _reserved(wanting: Wanting, demand: DeviceDemand, view: View, decided: dict[str, Object]) -> DeviceReservation:
-    """What the pod gets there; `view` then counts it, and `decided` has the allocations of its claims."""
-    node = wanting.spot.name
-    plan = plan_of(demand, view, waits=False)
-    if plan.problem:
-        return DeviceReservation(node, missing=plan.problem)
-    room = room_on(plan, wanting.spot, view)
-    if room.found is None:
-        return DeviceReservation(node, missing=room.reason)
+def _one_by_one(
+    wanting: Sequence[tuple[Wanting, DeviceDemand]], objects: ObjectStore
+) -> tuple[dict[str, DeviceReservation], str]:
+    """What each gets after those before it, up to the first that finds nothing; and its key, or ""."""
+    view, found = _scratch(objects), dict[str, DeviceReservation]()
+    for each, demand in wanting:
+        plan = plan_of(demand, view, waits=False)
+        room = Room(None, reason=plan.problem) if plan.problem else room_on(plan, each.spot, view)
+        if room.found is None:
+            found[each.key] = DeviceReservation(each.spot.name, missing=room.reason)
+            return found, each.key
+        found[each.key] = _reserved(each, Seated(plan, room), view)
+    return found, ""
+
+
+def _together(
+    wanting: Sequence[tuple[Wanting, DeviceDemand]], objects: ObjectStore
+) -> dict[str, DeviceReservation] | None:
+    """What each gets so that all get something; None if no way was found."""
+    view = _scratch(objects)
+    if any(demand.features.upstream for _, demand in wanting):
+        return None
+    try:
+        seats = seated([Sitter(demand, each.spot) for each, demand in wanting], view)
+    except Unsettled:
+        return None
+    if seats is None:
+        return None
+    return {each.key: _reserved(each, seat, view) for (each, _), seat in zip(wanting, seats, strict=True)}
+
+
+def _scratch(objects: ObjectStore) -> View:
+    """What there is, with room for what is decided meanwhile."""
+    return view_of(objects, view_of(objects).allocated.copy(), {})
+
+
+def _reserved(wanting: Wanting, seat: Seated, view: View) -> DeviceReservation:
+    """What the pod gets; `view` then counts it and has the allocations of its claims."""
+    node, plan, room = wanting.spot.name, seat.plan, seat.room
     ids = [uid_of(view.claims[key]) if key in view.claims else key for key in plan.keys]
     ids += [f"{uid_of(wanting.pod)}/{IN_MEMORY}"] * (len(room.wanted) - len(ids))
     allocations = written(plan, room, node, view, ids) if room.wanted else []
     view.allocated.add(room.uses)
     given = dict(zip(plan.keys, allocations, strict=False))
-    decided.update(given)
+    assert isinstance(view.decided, dict)  # see `_scratch`
+    view.decided.update(given)
     claims = tuple(ReservedClaim(each.key, each.entry, given.get(each.key)) for each in pod_claims(wanting.pod))
     extended = None
     if room.mapped:

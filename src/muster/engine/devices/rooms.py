@@ -160,15 +160,10 @@ def _class_problem(label: str, spec: ClaimSpec, view: View, demand: DeviceDemand
 
 def room_on(plan: Plan, spot: Spot, view: View, allocated: Allocated | None = None) -> Room:
     """What the node has for the next pod; `allocated` in place of what the view says is taken."""
-    wanted, mapped = _claims_on(plan, spot)
+    wanted, mapped = claims_on(plan, spot)
     if not wanted:
         return FREE if plan.lets(spot.labels, spot.name) else Room(None, reason=NOT_HERE)
-    features = plan.demand.features
-    pools = view.pools(spot.labels, spot.name, features)
-    taken = view.allocated if allocated is None else allocated
-    around = Around(
-        pools, spot.labels, spot.name, view.classes, taken, view.rules if features.taint_rules else (), features
-    )
+    around = around_of(plan, spot, view, allocated)
     try:
         found = allocate(around, wanted)
     except InvalidPools as fault:
@@ -179,11 +174,25 @@ def room_on(plan: Plan, spot: Spot, view: View, allocated: Allocated | None = No
         return Room(None, reason=NO_DEVICES)
     if not plan.lets(spot.labels, spot.name):
         return Room(None, reason=NOT_HERE)
+    return room_of(found, wanted, mapped)
+
+
+def around_of(plan: Plan, spot: Spot, view: View, allocated: Allocated | None = None) -> Around:
+    """What a search on the node goes by."""
+    features = plan.demand.features
+    pools = view.pools(spot.labels, spot.name, features)
+    taken = view.allocated if allocated is None else allocated
+    rules = view.rules if features.taint_rules else ()
+    return Around(pools, spot.labels, spot.name, view.classes, taken, rules, features)
+
+
+def room_of(found: Found, wanted: tuple[Wanted, ...], mapped: tuple[Mapped, ...]) -> Room:
+    """The room of a solution for these claims."""
     counts = any(each.counts for devices in found.devices for each in devices)
     return Room(found, wanted, _uses(found), mapped, counts=counts)
 
 
-def _claims_on(plan: Plan, spot: Spot) -> tuple[tuple[Wanted, ...], tuple[Mapped, ...]]:
+def claims_on(plan: Plan, spot: Spot) -> tuple[tuple[Wanted, ...], tuple[Mapped, ...]]:
     """The claims that need devices on this node, and which container gets what of extended resources."""
     extended = plan.demand.extended
     if extended is None:
@@ -267,7 +276,7 @@ def _is_endless(uses: Sequence[Use]) -> bool:
 
 def most_on(plan: Plan, spot: Spot, view: View) -> int:
     """A bound on how many pods of the demand ever find devices on the node, in whatever order devices are taken."""
-    needed = _least(_claims_on(after(plan), spot)[0])
+    needed = _least(claims_on(after(plan), spot)[0])
     free = free_on(plan, spot, view) if needed else None
     return MANY if free is None else len(free) // needed
 
@@ -290,7 +299,7 @@ def _number(request: DeviceRequest) -> int:
 
 def free_on(plan: Plan, spot: Spot, view: View) -> set[Device] | None:
     """The devices in reach of a node that some of the requests may take; None if one of them can be shared."""
-    wanted, _ = _claims_on(plan, spot)
+    wanted, _ = claims_on(plan, spot)
     choices = [choice for claim in wanted for entry in claim.spec.entries for choice in entry.choices]
     free: set[Device] = set()
     for pool in view.pools(spot.labels, spot.name, plan.demand.features):
@@ -322,7 +331,15 @@ def has_common_devices(plan: Plan, view: View) -> bool:
     """Whether several nodes may reach a device that the pods may take."""
     if plan.demand.extended is not None:
         return bool(view.inventory.shared)
-    return not _about_devices("own", plan, view, lambda device, home: bool(home.reach.node_name))
+    return not _about_devices("own", plan, view, lambda device, home: _is_own(device, home, view))
+
+
+def _is_own(device: Device, home: Slice, view: View) -> bool:
+    """Whether only one node has to do with the device, with the counters that it takes of as well."""
+    if not home.reach.node_name:
+        return False
+    slices = view.inventory.pools[home.pool] if device.consumes else ()
+    return all(each.reach.node_name == home.reach.node_name for each in slices if each.devices)
 
 
 def _is_special(device: Device, home: Slice) -> bool:

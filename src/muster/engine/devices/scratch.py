@@ -1,31 +1,37 @@
-"""Devices in a trial: what pods that are placed there would take, one pod after the other, and give back."""
+"""Devices in a trial: what pods that are placed there would take, and give back.
+
+A pod takes what it finds first. Where it finds nothing, those before it in the trial get others, if that helps.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from muster.api.codec import Object
 from muster.engine.devices.allocated import Use
 from muster.engine.devices.demand import DeviceDemand
-from muster.engine.devices.rooms import Spot, plan_of, room_on, written
+from muster.engine.devices.rooms import Plan, Room, Spot, count_on, has_common_devices, plan_of, room_on, written
+from muster.engine.devices.together import Seated, Sitter, Unsettled, count_together, is_worth_it, seated
 from muster.engine.devices.view import View, view_of
 from muster.engine.objects import ObjectStore
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Given:
-    """What a pod got: `uses`, and the claims (by key) that got their devices with it."""
+    """A pod of the trial and what it got: `uses`, and the claims (by key) that got their devices with it."""
 
+    sitter: Sitter
     uses: tuple[Use, ...] = ()
     decided: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Scratch:
-    """The devices of the pods of a trial, by demand and node, over the objects of its snapshot."""
+    """The devices of the pods of a trial, in the order in which they came, over the objects of its snapshot."""
 
     view: View
-    _given: dict[tuple[DeviceDemand, str], list[_Given]] = field(default_factory=dict)
+    _given: list[_Given] = field(default_factory=list)
 
     @classmethod
     def over(cls, objects: ObjectStore) -> Scratch:
@@ -35,42 +41,123 @@ class Scratch:
 
     def copy(self) -> Scratch:
         """The same, to go on apart."""
-        view = self.view
-        apart = View(view.inventory, view.classes, view.rules, view.claims, view.allocated.copy(), dict(view.decided))
-        return Scratch(apart, {key: list(given) for key, given in self._given.items()})
+        return Scratch(_apart(self.view), [_Given(each.sitter, each.uses, each.decided) for each in self._given])
 
-    def place(self, demand: DeviceDemand, spot: Spot, count: int) -> tuple[Use, ...]:
+    def place(self, demand: DeviceDemand, spot: Spot, count: int) -> frozenset[Use] | None:
         """Gives devices to so many more pods there (takes them back from so many, if negative); what was given.
 
-        A pod for which there are none gets none.
+        None: others of the trial have other devices for it. A pod for which there are none gets none.
         """
-        given = self._given.setdefault((demand, spot.name), [])
-        come = [self._give(demand, spot) for _ in range(count)]
-        given += come
-        for _ in range(min(-count, len(given))):
-            self._take_back(given.pop())
-        return tuple(use for each in come for use in each.uses)
+        uses: list[Use] = []
+        is_changed = False
+        for _ in range(count):
+            is_changed = self._seat(Sitter(demand, spot)) or is_changed
+            uses += self._given[-1].uses
+        own = [each for each in self._given if each.sitter.demand == demand and each.sitter.spot.name == spot.name]
+        for each in own[count:] if count < 0 else ():
+            self._take_back(each)
+            self._given.remove(each)
+        return None if is_changed else frozenset(uses)
 
-    def _give(self, demand: DeviceDemand, spot: Spot) -> _Given:
-        plan = plan_of(demand, self.view)
-        if plan.problem:
-            return _Given()
+    def room(self, plan: Plan, spot: Spot) -> Room:
+        """What the next pod would get on the node."""
         room = room_on(plan, spot, self.view)
-        if room.found is None or not room.wanted:
-            return _Given()
-        decided = self._decided()
+        if room.found is not None or plan.problem:
+            return room
+        beside = self._beside(plan, spot)
+        if not beside or not is_worth_it(plan, spot, self.view, [each.sitter for each in beside]):
+            return room
+        found = self._resat([*beside, _Given(Sitter(plan.demand, spot))])
+        return room if found is None else found[-1].room
+
+    def count(self, plan: Plan, spot: Spot) -> tuple[int, Room, bool]:
+        """How many more pods can be seated there, what the first would get, and whether it is sure that no more can."""
+        beside = self._beside(plan, spot)
+        return counted(plan, spot, self.view, [each.sitter for each in beside], self._without(beside))
+
+    def touches(self, plan: Plan, spot: Spot) -> bool:
+        """Whether pods of the trial take devices from one on the node."""
+        return bool(self._beside(plan, spot))
+
+    def sitters(self) -> list[Sitter]:
+        """The pods of the trial."""
+        return [each.sitter for each in self._given]
+
+    def bare(self) -> View:
+        """What there is without what pods of the trial have."""
+        return self._without(self._given)
+
+    def _seat(self, sitter: Sitter) -> bool:
+        """Adds a pod; whether others have other devices for it."""
+        plan = plan_of(sitter.demand, self.view)
+        beside = self._beside(plan, sitter.spot)
+        given = _Given(sitter)
+        self._given.append(given)
+        room = Room(None) if plan.problem else room_on(plan, sitter.spot, self.view)
+        if room.found is not None:
+            self._give(given, plan, room)
+            return False
+        if not beside or not is_worth_it(plan, sitter.spot, self.view, [each.sitter for each in beside]):
+            return False
+        found = self._resat([*beside, given])
+        if found is None:
+            return False
+        for each in beside:
+            self._take_back(each)
+        for each, seat in zip((*beside, given), found, strict=True):
+            self._give(each, seat.plan, seat.room)
+        return True
+
+    def _resat(self, givens: list[_Given]) -> list[Seated] | None:
+        try:
+            return seated([each.sitter for each in givens], self._without(givens))
+        except Unsettled:
+            return None
+
+    def _beside(self, plan: Plan, spot: Spot) -> list[_Given]:
+        """The pods of the trial that a pod there takes devices from: those on the node, or all that have to do with
+        devices which several nodes reach, or with claims which several pods use."""
+        wide = bool(plan.shared) or has_common_devices(plan, self.view) or any(each.decided for each in self._given)
+        return [each for each in self._given if wide or each.sitter.spot.name == spot.name]
+
+    def _without(self, givens: Iterable[_Given]) -> View:
+        view = _apart(self.view)
+        for each in givens:
+            view.allocated.add(each.uses, -1)
+            for key in each.decided:
+                _decided(view).pop(key, None)
+        return view
+
+    def _give(self, given: _Given, plan: Plan, room: Room) -> None:
+        if not room.wanted:
+            return
         labels = [each.label for each in room.wanted]
-        for key, allocation in zip(plan.keys, written(plan, room, spot.name, self.view, labels), strict=False):
+        node = given.sitter.spot.name
+        for key, allocation in zip(plan.keys, written(plan, room, node, self.view, labels), strict=False):
             if key:
-                decided[key] = allocation
+                _decided(self.view)[key] = allocation
         self.view.allocated.add(room.uses)
-        return _Given(room.uses, plan.shared)
+        given.uses, given.decided = room.uses, plan.shared
 
     def _take_back(self, given: _Given) -> None:
         self.view.allocated.add(given.uses, -1)
         for key in given.decided:
-            self._decided().pop(key, None)
+            _decided(self.view).pop(key, None)
+        given.uses, given.decided = (), ()
 
-    def _decided(self) -> dict[str, Object]:
-        assert isinstance(self.view.decided, dict)  # `over` and `copy` make it one
-        return self.view.decided
+
+def counted(plan: Plan, spot: Spot, view: View, beside: list[Sitter], before: View) -> tuple[int, Room, bool]:
+    """As `count_together`; where that cannot be settled, what one pod after the other finds, and False."""
+    try:
+        return (*count_together(plan, spot, view, beside, before), True)
+    except Unsettled:
+        return (*count_on(plan, spot, view), False)
+
+
+def _apart(view: View) -> View:
+    return View(view.inventory, view.classes, view.rules, view.claims, view.allocated.copy(), dict(view.decided))
+
+
+def _decided(view: View) -> dict[str, Object]:
+    assert isinstance(view.decided, dict)  # `over` and `copy` make it one
+    return view.decided

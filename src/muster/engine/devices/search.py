@@ -1,8 +1,9 @@
-"""The search for devices for the claims of a pod on one node: depth first, the first full solution.
+"""The search for devices for the claims of pods on their nodes: depth first, the first full solution.
 
 Source: `structured/internal/*/allocator_*.go` (Allocate, allocateOne, allocateDevice; 1.36), whose order of trying it
 keeps: claims, requests and alternatives in order, devices in the order of the pools; within a request only later
-devices are tried for the next place; every request starts at the first device again.
+devices are tried for the next place; every request starts at the first device again. Several pods are one pod with the
+claims of all: if one after the other finds its first solution, that is the answer, else what came before is changed.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ MOST_RESULTS = 32
 MOST_STEPS = 200_000
 """A search that looks at more places than this has failed; upstream stops after ten seconds."""
 
+MOST_STEPS_TOGETHER = 20_000
+"""As MOST_STEPS, for the pods of a group together."""
+
 _PATIENT_STEPS = 256
-"""After so many steps it pays to count what is left before going on."""
+"""After so many steps it pays to count what is left before going on, and not to try like devices twice."""
 
 
 class AllocationFault(Exception):
@@ -43,12 +47,14 @@ class AllocationFault(Exception):
 class Wanted(Struct, frozen=True):
     """A claim that needs devices. `label`: how messages name it (`namespace/name`).
 
-    `is_shared`: pods on several nodes are to use it, so that devices which more nodes reach are tried first.
+    `is_shared`: pods on several nodes are to use it, so that devices which more nodes reach are tried first. `only`:
+    the devices that it may have, None for all.
     """
 
     label: str
     spec: ClaimSpec
     is_shared: bool = False
+    only: frozenset[Device] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +106,34 @@ class _Ask:
     number: int
     every: tuple[tuple[Pool, Device], ...] | None = None
     hopeless: set[Device] = field(default_factory=set)
+    takes: dict[Device, dict[str, Quantity] | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A pod on its node with the claims that need devices."""
+
+    around: Around
+    claims: tuple[Wanted, ...]
 
 
 def allocate(around: Around, claims: Sequence[Wanted]) -> Found | None:
     """Devices for all the claims on the node; None if there are none. Raises AllocationFault."""
-    search = _Search(around, claims)
+    search = _Search([Seat(around, tuple(claims))], MOST_STEPS)
     if search.run():
-        return search.found()
+        return search.found(0)
     if any(pool.is_invalid for pool in around.pools):
         raise InvalidPools("invalid resource pools were encountered")
     return None
+
+
+def allocate_together(seats: Sequence[Seat]) -> list[Found] | None:
+    """Devices for all the pods, for each what it gets; None if there is no way. All see the same allocated devices.
+
+    Raises AllocationFault, also if it takes too many steps to tell.
+    """
+    search = _Search(seats, MOST_STEPS_TOGETHER)
+    return [search.found(at) for at in range(len(seats))] if search.run() else None
 
 
 class InvalidPools(AllocationFault):
@@ -117,23 +141,44 @@ class InvalidPools(AllocationFault):
 
 
 class _Search:
-    def __init__(self, around: Around, claims: Sequence[Wanted]) -> None:
-        self._around, self._claims = around, claims
-        self._features = around.features
-        self._steps = 0
-        self._counters = Counters(around.allocated, around.features)
+    def __init__(self, seats: Sequence[Seat], most_steps: int) -> None:
+        self._seats = seats
+        self._claims = [claim for seat in seats for claim in seat.claims]
+        self._arounds = [seat.around for seat in seats for _ in seat.claims]
+        first = seats[0].around
+        self._features, self._allocated = first.features, first.allocated
+        self._steps, self._most_steps = 0, most_steps
+        self._counters = Counters(first.allocated, first.features)
         self._taken: dict[Device, set[int]] = {}  # device → claims that are about to have it for themselves
         self._shared: dict[Device, list[Mapping[str, Quantity]]] = {}
-        self._results: list[list[Chosen]] = [[] for _ in claims]
-        self._picks: list[list[int]] = [[0] * len(claim.spec.entries) for claim in claims]
-        self._asks = [self._asks_of(claim) for claim in claims]
-        self._constraints = [self._constraints_of(claim) for claim in claims]
-        self._devices = [(pool, device) for pool in around.pools if pool.is_usable for device in pool.devices]
-        self._widest_first = sorted(self._devices, key=lambda each: _is_local(*each))
+        self._results: list[list[Chosen]] = [[] for _ in self._claims]
+        self._picks: list[list[int]] = [[0] * len(claim.spec.entries) for claim in self._claims]
+        self._open: dict[tuple[int, bool], list[tuple[Pool, Device]]] = {}
+        self._devices = [self._devices_for(at) for at in range(len(self._claims))]
+        self._asks = [self._asks_of(at) for at in range(len(self._claims))]
+        self._constraints = [self._constraints_of(claim) for claim in self._claims]
+        self._begins = set(_firsts(seats))
+        self._failed: set[object] = set()
+        self._kinds: dict[object, int] = {}
+        self._likeness_of: dict[Device, int] = {}
 
-    def found(self) -> Found:
-        """The solution, once `run` was successful."""
-        return Found(tuple(map(tuple, self._results)), tuple(map(tuple, self._picks)))
+    def _devices_for(self, at: int) -> list[tuple[Pool, Device]]:
+        """The devices that a claim may have, in the order in which they are tried."""
+        claim, around = self._claims[at], self._arounds[at]
+        key = id(around), claim.is_shared
+        found = self._open.get(key)
+        if found is None:
+            found = [(pool, device) for pool in around.pools if pool.is_usable for device in pool.devices]
+            if claim.is_shared:
+                found.sort(key=lambda each: _is_local(*each))
+            self._open[key] = found
+        return found if claim.only is None else [each for each in found if each[1] in claim.only]
+
+    def found(self, seat: int) -> Found:
+        """The solution for a pod, once `run` was successful."""
+        first = sum(len(each.claims) for each in self._seats[:seat])
+        own = slice(first, first + len(self._seats[seat].claims))
+        return Found(tuple(map(tuple, self._results[own])), tuple(map(tuple, self._picks[own])))
 
     def run(self) -> bool:
         """Whether there is a solution."""
@@ -141,9 +186,10 @@ class _Search:
 
     # -- before the search
 
-    def _asks_of(self, claim: Wanted) -> list[list[_Ask]]:
+    def _asks_of(self, at: int) -> list[list[_Ask]]:
+        claim = self._claims[at]
         entries = range(len(claim.spec.entries))
-        asks = [[self._ask(claim, choice) for choice in self._checked(claim, entry)] for entry in entries]
+        asks = [[self._ask(at, choice) for choice in self._checked(claim, entry)] for entry in entries]
         least = sum(min(ask.number for ask in choices) for choices in asks)
         if least > MOST_RESULTS:
             raise AllocationFault(
@@ -172,7 +218,8 @@ class _Search:
             )
         return entry.choices
 
-    def _ask(self, claim: Wanted, request: DeviceRequest) -> _Ask:
+    def _ask(self, at: int, request: DeviceRequest) -> _Ask:
+        claim = self._claims[at]
         where = f"claim {claim.label}, request {request.name}"
         for place, selector in enumerate(request.selectors):
             if selector is None:
@@ -181,7 +228,7 @@ class _Search:
             raise AllocationFault(f"{where}: admin access is requested, but the feature is disabled")
         if not request.device_class:
             raise AllocationFault(f"{where}: missing device class name (unsupported request type?)")
-        if request.device_class not in self._around.classes.by_name:
+        if request.device_class not in self._arounds[at].classes.by_name:
             raise AllocationFault(
                 f"{where}: could not retrieve device class {request.device_class}: "
                 f'deviceclass.resource.k8s.io "{request.device_class}" not found'
@@ -189,21 +236,22 @@ class _Search:
         if request.mode == EXACT_COUNT:
             return _Ask(request, request.count)
         if request.mode == ALL:
-            every = tuple(self._every(claim, request))
+            every = tuple(self._every(at, _Ask(request, 0)))
             return _Ask(request, len(every), every)
         raise AllocationFault(f"{where}: unsupported count mode {request.mode}")
 
-    def _every(self, claim: Wanted, request: DeviceRequest) -> Iterator[tuple[Pool, Device]]:
+    def _every(self, at: int, ask: _Ask) -> Iterator[tuple[Pool, Device]]:
         """All devices that a request for all of them is about."""
-        for pool in self._around.pools:
+        request = ask.request
+        for pool in self._arounds[at].pools:
             if not pool.is_usable:
                 state = "being updated" if pool.is_incomplete else "invalid"
                 raise AllocationFault(
-                    f"claim {claim.label}, request {request.name}: asks for all devices, but resource pool {pool.id} "
-                    f"is currently {state}"
+                    f"claim {self._claims[at].label}, request {request.name}: asks for all devices, but resource pool "
+                    f"{pool.id} is currently {state}"
                 )
             for device in pool.devices:
-                if self._is_selected(claim, request, pool, device) and self._has_capacity(request, device):
+                if self._is_selected(at, request, pool, device) and self._has_capacity(ask, device):
                     yield pool, device
 
     def _constraints_of(self, claim: Wanted) -> list[Constraint]:
@@ -222,7 +270,27 @@ class _Search:
     def _claim(self, at: int) -> _Outcome:
         if at == len(self._claims):
             return _Outcome.DONE
-        return self._entry(at, 0)
+        state = self._state(at) if at in self._begins and self._steps > _PATIENT_STEPS else None
+        if state is not None and state in self._failed:
+            return _Outcome.FAILED
+        outcome = self._entry(at, 0)
+        if state is not None and outcome is not _Outcome.DONE:
+            self._failed.add(state)
+        return outcome
+
+    def _state(self, at: int) -> object:
+        """What is left to the claims from this one on, the first of a pod: where that was too little once, it is."""
+        pools = {each.device: each.pool for chosen in self._results[:at] for each in chosen}
+        taken: dict[object, int] = {}
+        for device, pool in pools.items():
+            key = self._likeness(pool, device), bool(self._taken.get(device)), self._shared_by(device)
+            taken[key] = taken.get(key, 0) + 1
+        return at, frozenset(taken.items())
+
+    def _shared_by(self, device: Device) -> object:
+        """What the claims take of a shared device, whoever they are."""
+        found = [tuple(sorted((name, each.nano) for name, each in one.items())) for one in self._shared.get(device, ())]
+        return tuple(sorted(found))
 
     def _entry(self, at: int, entry: int) -> _Outcome:
         """Meets the entries of a claim from this one on, then the claims after it."""
@@ -244,7 +312,7 @@ class _Search:
     def _place(self, at: int, entry: int, ask: _Ask, place: int, start: int) -> _Outcome:
         """Finds the devices of a request from this place on, among devices from `start` on, and all after it."""
         self._steps += 1
-        if self._steps > MOST_STEPS:
+        if self._steps > self._most_steps:
             raise AllocationFault("timed out trying to allocate devices")
         if ask.every is not None and not ask.every:
             return _Outcome.FAILED
@@ -263,18 +331,22 @@ class _Search:
         return self._one_of(at, entry, ask, place, start)
 
     def _one_of(self, at: int, entry: int, ask: _Ask, place: int, start: int) -> _Outcome:
-        claim, request = self._claims[at], ask.request
-        devices = self._widest_first if claim.is_shared else self._devices
+        request, devices = ask.request, self._devices[at]
+        failed: set[object] = set()
         for position in range(start, len(devices)):
-            if self._steps > _PATIENT_STEPS and not self._suffice(ask, place, devices[position:]):
+            is_patient = self._steps > _PATIENT_STEPS
+            if is_patient and not self._suffice(ask, place, devices[position:]):
                 break
             pool, device = devices[position]
             if self._is_taken(at, request, device):
                 continue
-            if not self._is_selected(claim, request, pool, device):
+            if not self._is_selected(at, request, pool, device):
                 ask.hopeless.add(device)
                 continue
-            if not self._has_capacity(request, device) or not self._take(at, ask, pool, device, must=False):
+            likeness = (self._likeness(pool, device), self._shared_by(device)) if is_patient else None
+            if likeness in failed:
+                continue
+            if not self._has_capacity(ask, device) or not self._take(at, ask, pool, device, must=False):
                 continue
             outcome = self._place(at, entry, ask, place + 1, position + 1)
             if outcome is _Outcome.DONE:
@@ -282,7 +354,20 @@ class _Search:
             self._give(at)
             if outcome is _Outcome.TOO_MANY:
                 return outcome
+            if likeness is not None:
+                failed.add(likeness)
         return _Outcome.FAILED
+
+    def _likeness(self, pool: Pool, device: Device) -> int:
+        """A number of the device and all others that lead to the same, as things are before the search."""
+        known = self._likeness_of.get(device)
+        if known is None:
+            ruled = tuple(rule.covers(*device.id) for rule in self._seats[0].around.rules)
+            use = self._allocated.of(pool.id)
+            taken = use.shared.get(device.id.device), tuple(sorted(use.consumed.get(device.id.device, {}).items()))
+            kind = pool.id, pool.said_of(device), ruled, taken
+            known = self._likeness_of[device] = self._kinds.setdefault(kind, len(self._kinds))
+        return known
 
     def _suffice(self, ask: _Ask, place: int, left: Sequence[tuple[Pool, Device]]) -> bool:
         """Whether there may be enough devices among those that are left."""
@@ -298,7 +383,7 @@ class _Search:
 
     def _is_gone(self, device: Device) -> bool:
         """Whether it was allocated before, for its owner alone."""
-        use = self._around.allocated.of(_pool_of(device))
+        use = self._allocated.of(_pool_of(device))
         if device.id.device in use.exclusive:
             return True
         return not self._features.consumable_capacity and device.id.device in use.shared
@@ -309,28 +394,34 @@ class _Search:
             return takers is not None and at in takers
         return bool(takers) or self._is_gone(device)
 
-    def _is_selected(self, claim: Wanted, request: DeviceRequest, pool: Pool, device: Device) -> bool:
+    def _is_selected(self, at: int, request: DeviceRequest, pool: Pool, device: Device) -> bool:
         """Whether the device is one that class and request select. Raises AllocationFault."""
+        claim, around = self._claims[at], self._arounds[at]
         if not self._features.binding_conditions and device.binding_conditions:
             return False
-        device_class = self._around.classes.by_name[request.device_class]
+        device_class = around.classes.by_name[request.device_class]
         if not _selects(f"class {device_class.name}", device_class.selectors, device):
             return False
         if not _selects(f"claim {claim.label}", request.selectors, device):
             return False
-        return device not in pool.per_device or device.reach.matches(self._around.labels, self._around.node)
+        return device not in pool.per_device or device.reach.matches(around.labels, around.node)
 
-    def _has_capacity(self, request: DeviceRequest, device: Device) -> bool:
+    def _has_capacity(self, ask: _Ask, device: Device) -> bool:
         if not self._features.consumable_capacity:
             return True
-        if not device.capacity and not request.capacity:
+        if not device.capacity and not ask.request.capacity:
             return True
-        taken = consumption(request, device, self._features)
+        taken = self._consumption(ask, device)
         if taken is None:
             return False
-        before = self._around.allocated.of(_pool_of(device)).consumed.get(device.id.device, {})
+        before = self._allocated.of(_pool_of(device)).consumed.get(device.id.device, {})
         during = [{name: each.nano for name, each in one.items()} for one in self._shared.get(device, ())]
         return fits(taken, device, before, *during)
+
+    def _consumption(self, ask: _Ask, device: Device) -> dict[str, Quantity] | None:
+        if device not in ask.takes:
+            ask.takes[device] = consumption(ask.request, device, self._features)
+        return ask.takes[device]
 
     def _take(self, at: int, ask: _Ask, pool: Pool, device: Device, *, must: bool) -> bool:
         """Takes the device for the claim, if that is possible; `must`: the request fails without it."""
@@ -343,7 +434,7 @@ class _Search:
         counts = bool(device.consumes) and not (shares and self._is_in_use(device))
         if counts and not self._counters.take(pool, device):
             return False
-        if self._is_kept_away(request, device) or (shares and not self._has_capacity(request, device)):
+        if self._is_kept_away(at, request, device) or (shares and not self._has_capacity(ask, device)):
             self._uncount(counts, pool, device)
             return False
         if not self._constrained(at, request, device):
@@ -356,7 +447,7 @@ class _Search:
             return False
         consumed = None
         if shares:
-            consumed = consumption(request, device, self._features) or {}
+            consumed = self._consumption(ask, device) or {}
             self._shared.setdefault(device, []).append(consumed)
         else:
             self._taken.setdefault(device, set()).add(at)
@@ -382,13 +473,13 @@ class _Search:
 
     def _is_in_use(self, device: Device) -> bool:
         """Whether results share the device already."""
-        return device in self._shared or device.id.device in self._around.allocated.of(_pool_of(device)).shared
+        return device in self._shared or device.id.device in self._allocated.of(_pool_of(device)).shared
 
-    def _is_kept_away(self, request: DeviceRequest, device: Device) -> bool:
+    def _is_kept_away(self, at: int, request: DeviceRequest, device: Device) -> bool:
         """Whether the device has a taint that the request does not tolerate."""
         if not self._features.taints:
             return False
-        ruled = [rule.taint for rule in self._around.rules if rule.covers(*device.id)]
+        ruled = [rule.taint for rule in self._arounds[at].rules if rule.covers(*device.id)]
         return bool(device.taints or ruled) and keeps_away((*device.taints, *ruled), request.tolerations)
 
     def _constrained(self, at: int, request: DeviceRequest, device: Device) -> bool:
@@ -412,6 +503,14 @@ def _selects(where: str, selectors: Sequence[str | None], device: Device) -> boo
         if not answer:
             return False
     return True
+
+
+def _firsts(seats: Sequence[Seat]) -> Iterator[int]:
+    """The first claim of each pod but the first."""
+    first = 0
+    for seat in seats[:-1]:
+        first += len(seat.claims)
+        yield first
 
 
 def _is_local(pool: Pool, device: Device) -> bool:

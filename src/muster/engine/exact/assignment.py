@@ -18,10 +18,10 @@ MOST_CELLS = 800
 def assign_to_nodes(problem: Problem, target: int, tree_nodes: int, budget: Budget) -> tuple[Use, ...]:
     """The best placement that a search of so many nodes finds; stops at one worth `target`.
 
-    () if it is too large, or if shapes exclude each other on nodes, which it does not know.
+    () if it is too large, or if nodes have modes, which it does not know.
     """
     classes = np.repeat(np.arange(problem.classes), problem.nodes)
-    if len(classes) * problem.shapes > MOST_CELLS or problem.modes:
+    if len(classes) * problem.shapes > MOST_CELLS or problem.modes is not None:
         return ()
     tree = minimise_whole(_model(problem, classes), -target, tree_nodes, budget.remaining)
     budget.spent += tree.work

@@ -139,6 +139,7 @@ def _part(problem: Problem, block: Ints, demand: Ints) -> Problem:
         caps=np.minimum(problem.caps[block], demand),
         nodes=problem.nodes[block],
         first=np.zeros_like(demand),
+        modes=problem.modes_of(block),
         rows=tuple(row for row in rows if not _follows(row, block, demand)),
     )
 

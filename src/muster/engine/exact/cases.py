@@ -16,10 +16,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.engine.arrays import Ints, Ints32
-from muster.engine.between import Apart, AtMost, Even, Few, Near, Volumes
+from muster.engine.between import Apart, AtMost, Devices, Even, Few, Near, Volumes
 from muster.engine.exact.problem import Counts, Problem, Row
 
-Rule: TypeAlias = Apart | Near | Even | AtMost | Volumes | Few
+Rule: TypeAlias = Apart | Near | Even | AtMost | Volumes | Few | Devices
 Option: TypeAlias = tuple[int, ...]
 """The domains, one a term, in which the first pod without support is; () if there is none such."""
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from muster.engine.arrays import Ints
 from muster.engine.exact.full import tightened, usable_of
 from muster.engine.exact.pricing import price
-from muster.engine.exact.problem import Counts, Problem, Row, excluded_by
+from muster.engine.exact.problem import Counts, Problem, Row
 
 UNIT = 1 << 20
 """Weights are in units of 1/UNIT pods."""
@@ -91,12 +91,13 @@ def branch(problem: Problem, at: int, shape: int, most: int) -> tuple[Problem, P
     """The two cases of a Split; every placement belongs to one of them."""
     one = tuple(int(each == shape) for each in range(problem.shapes))
     minus = tuple(-each for each in one)
-    more = problem.with_row(Row((at,), minus, -(most + 1)))
-    if problem.modes and problem.nodes[at] == 1:
-        caps = problem.caps.copy()
-        caps[at, excluded_by(problem, shape)] = 0
-        more = replace(more, caps=caps)
-    return problem.with_row(Row((at,), one, most)), more
+    fewer, more = problem.with_row(Row((at,), one, most)), problem.with_row(Row((at,), minus, -(most + 1)))
+    if problem.modes is None or problem.nodes[at] != 1:
+        return fewer, more
+    caps, modes = problem.caps.copy(), problem.modes.copy()  # of a single node, its pattern is all that it receives
+    caps[at, shape] = min(caps[at, shape], most)
+    modes[modes[:, at, shape] <= most, at] = 0
+    return replace(fewer, caps=caps), replace(more, modes=modes)
 
 
 def bound(problem: Problem, weighing: Weighing) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from muster.engine.between import Apart, AtMost, Between
+from muster.engine.between import Apart, AtMost, Between, Devices
 from muster.engine.exact.order import States, is_kept_apart
 from muster.engine.exact.problem import Counts, Problem, Use
 from muster.engine.exact.work import Budget
@@ -21,6 +21,7 @@ MOST_CELLS = 60
 """Nodes times shapes."""
 _MOST_STATES = 150_000
 _WORK_PER_STATE = 15
+_WORK_FOR_DEVICES = 300
 
 
 class Exhausted(Struct, frozen=True):
@@ -68,6 +69,9 @@ class _Exhaustive:
         self._requests = self.problem.requests.tolist()
         self._states = States(self.rules)
         self._apart = [rule for rule in self.rules if isinstance(rule, Apart)]
+        self._devices = [rule for rule in self.rules if isinstance(rule, Devices)]
+        self._found: dict[frozenset[tuple[tuple[int, int], int]], bool] = {}
+        self._modes = None if problem.modes is None else problem.modes.transpose(1, 0, 2).tolist()
         self._at_most = [rule for rule in self.rules if isinstance(rule, AtMost)]
         self._items = [
             [self._states.item(shape, row) for row in range(len(self.nodes))] for shape in range(self.problem.shapes)
@@ -106,9 +110,9 @@ class _Exhaustive:
             return False
         if any(take > have for take, have in zip(self._requests[shape], self._free[row], strict=True)):
             return False
-        modes = self.problem.modes
-        present = [each for each, count in enumerate(self._here[row]) if count or each == shape]
-        if modes and not any(all(mode[each] for each in present) for mode in modes):
+        counts = [count + (each == shape) for each, count in enumerate(self._here[row])]
+        modes = None if self._modes is None else self._modes[self.nodes[row]]
+        if modes is not None and not any(all(map(int.__le__, counts, mode)) for mode in modes):
             return False
         if any(shape in rule.shapes and self._number(rule) >= rule.most for rule in self._at_most):
             return False
@@ -116,7 +120,18 @@ class _Exhaustive:
             (each, at): count for at, counts in enumerate(self._here) for each, count in enumerate(counts) if count
         }
         placed[shape, row] = placed.get((shape, row), 0) + 1
-        return all(is_kept_apart(rule, placed) for rule in self._apart) and self._states.let(self._items[shape][row])
+        kept = all(is_kept_apart(rule, placed) for rule in self._apart) and self._states.let(self._items[shape][row])
+        return kept and all(self._find(rule, placed) for rule in self._devices if shape in rule.carriers)
+
+    def _find(self, rule: Devices, placed: dict[tuple[int, int], int]) -> bool:
+        """Whether all pods find devices; what was not settled leaves the search incomplete."""
+        key = frozenset((place, count) for place, count in placed.items() if place[0] in rule.carriers)
+        if key not in self._found:
+            found = rule.lets(placed)
+            self.budget.spent += _WORK_FOR_DEVICES
+            self.is_complete = self.is_complete and found is not None
+            self._found[key] = bool(found)
+        return self._found[key]
 
     def _number(self, rule: AtMost) -> int:
         return sum(counts[shape] for counts in self._here for shape in rule.shapes)

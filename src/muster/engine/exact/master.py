@@ -11,7 +11,7 @@ from msgspec import Struct
 from muster.engine.arrays import Bools, Ints
 from muster.engine.exact.highs import minimise_whole, quiet, work_of
 from muster.engine.exact.pricing import Floats, prepared
-from muster.engine.exact.problem import Problem, Use, placed_by
+from muster.engine.exact.problem import Problem, Use, in_a_mode, placed_by
 from muster.engine.exact.work import Remaining
 
 _DEAREST = 60.0
@@ -77,6 +77,8 @@ class Patterns:
         fits = (counts <= problem.caps[at]).all(axis=1) & (left >= 0).all(axis=1)
         if problem.spare is not None:
             fits &= (left <= np.array(problem.spare)).all(axis=1)
+        if problem.modes is not None:
+            fits &= in_a_mode(problem.modes, at, counts)
         kept, found = np.flatnonzero(fits).tolist(), Patterns()
         found.add([self.at[each] for each in kept], [self.counts[each] for each in kept])
         return found

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from muster.engine.arrays import Ints32
-from muster.engine.between import Apart, Between, Even, Near, Volumes
+from muster.engine.between import Apart, Between, Devices, Even, Near, Volumes
 from muster.engine.exact.claims import ClaimState
 
 Item: TypeAlias = tuple[int, tuple[int, ...]]
@@ -30,6 +30,8 @@ _STEPS = 3_000
 def in_order(rules: Sequence[Between], placed: Mapping[tuple[int, int], int]) -> Placing | None:
     """An order for `placed` (shape, row) → pods; None if none was found."""
     if not all(is_kept_apart(rule, placed) for rule in rules if isinstance(rule, Apart)):
+        return None
+    if not all(rule.lets(placed) for rule in rules if isinstance(rule, Devices)):
         return None
     order: Placing = []
     moving = [rule for rule in rules if isinstance(rule, Near | Even | Volumes)]

@@ -81,11 +81,11 @@ def price(
     """
     weights = np.maximum(weights, 0) if problem.spare is None else weights
     ready = prepared(problem) if ready is None else ready
-    if not problem.modes:
+    if problem.modes is None:
         return _price(problem, ready, weights, thresholds, caps, limit)
     best = Priced(thresholds, np.zeros_like(caps), thresholds, 0)
     for mode in problem.modes:
-        found = _price(problem, ready, weights, best.values, np.where(np.array(mode) > 0, caps, 0), limit)
+        found = _price(problem, ready, weights, best.values, np.minimum(caps, mode), limit)
         better = found.values > best.values
         counts = np.where(better[:, None], found.counts, best.counts)
         bounds = np.maximum(found.bounds, best.bounds)

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.engine.arrays import Ints
+from muster.engine.arrays import Bools, Ints
 
 Counts: TypeAlias = tuple[int, ...]
 """A number of pods for each shape."""
@@ -36,9 +36,9 @@ class Problem(Struct, frozen=True):
 
     `requests` [G, R], `demand` [G] pods of each shape, `free` [C, R] ≥ 0, `caps` [C, G] the most of each shape on one
     node, `nodes` [C] how many nodes are of each class. `first` [G] ≤ demand: so many pods of each shape are worth twice
-    as much; see `value`. `names` of the R resources, for people. `modes`: sets of shapes; those on one node are all in
-    one of them, where any are given. `spare` [R]: a node that receives pods leaves at most so much of each resource;
-    None: any amount.
+    as much; see `value`. `names` of the R resources, for people. `modes` [M, C, G]: what a node of a class receives is
+    at most one of the M limits of the class; None: all that fits. `spare` [R]: a node that receives pods leaves at most
+    so much of each resource; None: any amount.
     """
 
     requests: Ints
@@ -49,7 +49,7 @@ class Problem(Struct, frozen=True):
     first: Ints
     names: tuple[str, ...] = ()
     rows: tuple[Row, ...] = ()
-    modes: tuple[Counts, ...] = ()
+    modes: Ints | None = None
     spare: Counts | None = None
 
     @property
@@ -91,7 +91,12 @@ class Problem(Struct, frozen=True):
             caps=np.vstack([self.caps, self.caps[at]]),
             nodes=nodes,
             rows=rows,
+            modes=None if self.modes is None else np.concatenate([self.modes, self.modes[:, at : at + 1]], axis=1),
         )
+
+    def modes_of(self, classes: Ints) -> Ints | None:
+        """The modes of these classes."""
+        return None if self.modes is None else self.modes[:, classes]
 
 
 class Use(Struct, frozen=True):
@@ -120,17 +125,19 @@ def _weighed(row: Row, use: Use) -> int:
 
 
 def keeps_modes(problem: Problem, uses: tuple[Use, ...]) -> bool:
-    """Whether the shapes on each node may be there together."""
-    if not problem.modes:
+    """Whether each node receives no more than one of its modes allows."""
+    if problem.modes is None:
         return True
-    present = {tuple(count > 0 for count in use.counts) for use in uses}
-    return all(any(all(map(int.__ge__, mode, map(int, each))) for mode in problem.modes) for each in present)
+    at = np.array([use.at for use in uses], dtype=np.int64)
+    counts = np.array([use.counts for use in uses], dtype=np.int64).reshape(len(uses), problem.shapes)
+    return bool(in_a_mode(problem.modes, at, counts).all())
 
 
-def excluded_by(problem: Problem, shape: int) -> list[int]:
-    """The shapes that are never on a node with this one."""
-    with_it = [mode for mode in problem.modes if mode[shape]]
-    return [each for each in range(problem.shapes) if with_it and not any(mode[each] for mode in with_it)]
+def in_a_mode(modes: Ints, at: Ints, counts: Ints) -> Bools:
+    """bool[P]: whether patterns `counts` [P, G] of the classes `at` [P] are within one of their modes."""
+    within: Bools = np.logical_and.reduce(counts <= modes[:, at], axis=2)
+    found: Bools = np.logical_or.reduce(within, axis=0)
+    return found
 
 
 def placed_by(problem: Problem, uses: tuple[Use, ...]) -> Ints:

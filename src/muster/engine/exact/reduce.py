@@ -53,14 +53,14 @@ def reduce(profile: Profile, snapshot: Snapshot, demands: Sequence[Demand]) -> R
     grid = np.gcd.reduce(requests, axis=0)
     requests, free = requests // grid, free // grid
     free = np.minimum(free, caps @ requests)
-    keys = np.hstack([free, caps, local.domains])
+    modes = () if local.modes is None else tuple(local.modes)
+    keys = np.hstack([free, caps, local.domains, *modes])
     _, first, classes, nodes = np.unique(keys, axis=0, return_index=True, return_inverse=True, return_counts=True)
     classes = classes.reshape(-1)
     members = np.split(rows[np.argsort(classes, kind="stable")], np.cumsum(nodes)[:-1]) if len(rows) else []
     none_first = np.zeros_like(demand)
-    problem = Problem(
-        requests, demand, free[first], caps[first], nodes.astype(np.int64), none_first, names, modes=local.modes
-    )
+    kept = None if local.modes is None else local.modes[:, first]
+    problem = Problem(requests, demand, free[first], caps[first], nodes.astype(np.int64), none_first, names, modes=kept)
     rules = tuple(on(rule, first) for rule in local.rest)
     return Reduced(problem, tuple(members), tuple(between), rules)
 

@@ -129,6 +129,7 @@ class _Nodes:
             nodes=nodes.astype(np.int64),
             first=first,
             rows=tuple(rows),
+            modes=problem.modes_of(classes),
         )
         return small, classes
 

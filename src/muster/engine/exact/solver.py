@@ -21,7 +21,7 @@ from muster.engine.exact.dive import dive, dive_to_few
 from muster.engine.exact.full import tightened
 from muster.engine.exact.master import Master, Patterns, Relaxed, worth
 from muster.engine.exact.pricing import Floats
-from muster.engine.exact.problem import Problem, Use, excluded_by, keeps_modes, keeps_rows
+from muster.engine.exact.problem import Problem, Use, in_a_mode, keeps_modes, keeps_rows
 from muster.engine.exact.repair import repaired
 from muster.engine.exact.work import Budget
 
@@ -201,7 +201,7 @@ class Search:
         whole = np.rint(totals).astype(np.int64)
         mixed = _mixed_up(master.problem, whole)
         if mixed is not None:
-            return self._split(master, bounded, *mixed, 0, depth)
+            return self._split(master, bounded, *mixed, depth)
         self.offer(_whole(master, relaxed, whole))
         return None
 
@@ -221,7 +221,7 @@ class Search:
         return None if proof is None else Separate(at, proof)
 
     def _explore(self, problem: Problem, patterns: Patterns, most: int, depth: int) -> Proof | None:
-        if problem.modes:
+        if problem.modes is not None:
             patterns = patterns.fitting(problem)
         master = Master(problem, patterns)
         bounded = Bounded(most)
@@ -244,14 +244,19 @@ def _fractional_class(master: Master, relaxed: Relaxed) -> int | None:
     return min((at for at in classes if master.problem.nodes[at] > 1), default=None)
 
 
-def _mixed_up(problem: Problem, totals: Ints) -> tuple[int, int] | None:
-    """A single node, and a shape on it that excludes another one on it."""
-    if not problem.modes:
+def _mixed_up(problem: Problem, totals: Ints) -> tuple[int, int, int] | None:
+    """A single node that receives more than each of its modes allows, a shape of which it receives too many for one
+    of them, and how many that one allows."""
+    if problem.modes is None:
         return None
-    for at in np.flatnonzero(problem.nodes == 1).tolist():
-        for shape in np.flatnonzero(totals[at]).tolist():
-            if totals[at, excluded_by(problem, shape)].any():
-                return at, shape
+    single = np.flatnonzero(problem.nodes == 1)
+    for at in single[~in_a_mode(problem.modes, single, totals[single])].tolist():
+        limits = np.minimum(problem.modes[:, at], problem.caps[at])
+        beyond = np.maximum(totals[at] - limits, 0)
+        mode = int(beyond.sum(axis=1).argmin())
+        shape = int(beyond[mode].argmax())
+        if beyond[mode, shape]:
+            return at, shape, int(limits[mode, shape])
     return None
 
 

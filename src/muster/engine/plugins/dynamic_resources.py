@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
 import numpy as np
 from msgspec import Struct
 
 from muster.engine.arrays import Bools, Ints, Ints32
+from muster.engine.between import Between, Devices
 from muster.engine.devices.demand import DeviceDemand
+from muster.engine.devices.features import Features
 from muster.engine.devices.inventory import Device
 from muster.engine.devices.rooms import (
     Room,
+    Spot,
     free_on,
     has_common_devices,
     is_plain,
-    known_count,
     least_of,
     most_on,
     plan_of,
-    room_on,
     score_of,
 )
 from muster.engine.devices.scratch import Scratch
-from muster.engine.devices.view import view_of
+from muster.engine.devices.together import Sitter, Unsettled, kind_of, known_together, seated
+from muster.engine.devices.view import View, view_of
 from muster.engine.model import Status
 from muster.engine.profile import UNLIMITED, Feasible, Normalisation, Scaled, noted, unlimited
 from muster.engine.shape import Shape
@@ -78,14 +83,11 @@ class DynamicResources(Struct, frozen=True):
         """Bounded by the devices that there are."""
         if shape.usage.devices is None:
             return unlimited(snapshot)
-        answers = answers_of(shape, snapshot)
-        if not answers.plan.needs_devices or answers.is_plain:
-            return answers.counts
-        most = [
-            0 if room.found is None else most_on(answers.plan, spot, answers.view)
-            for room, spot in zip(answers.rooms, answers.spots, strict=True)
-        ]
-        return np.array(most, dtype=np.int64).clip(0, UNLIMITED).astype(np.int32)
+        return answers_of(shape, snapshot).ceiling
+
+    def between(self, shapes: Sequence[Shape], snapshot: Snapshot) -> list[Between]:
+        """Devices that several pods may want: where that is not plain for each shape by itself."""
+        return devices_between(shapes, snapshot)
 
 
 class DynamicResourcesScore(Struct, frozen=True):
@@ -107,6 +109,7 @@ class Answers:
     """What all nodes say to a demand. `counts` int32[N]; `rooms`: for each node the answer to the next pod.
 
     `is_plain`: what one node gives does not matter to others, and no way of taking devices leaves more than another.
+    `is_sure`: no node has room for more than its count.
     """
 
     def __init__(self, shape: Shape, snapshot: Snapshot) -> None:
@@ -117,13 +120,31 @@ class Answers:
         if self.plan.problem:
             self.rooms = [Room(None, reason=self.plan.problem)] * len(snapshot)
             self.counts = np.zeros(len(snapshot), dtype=np.int32)
-            self.is_plain = True
+            self.is_plain = self.is_sure = True
             return
         # A search for each node, as devices are not numbers; nodes that answered before and saw no change are quick.
-        found = [known_count(self.plan, spot, self.view) for spot in self.spots]
-        self.rooms = [room for _, room in found]
-        self.counts = np.array([count for count, _ in found], dtype=np.int64).clip(0, UNLIMITED).astype(np.int32)
-        self.is_plain = not self.plan.needs_devices or is_plain(self.plan, self.view)
+        scratch, plan = snapshot.devices, self.plan
+        found = [
+            known_together(plan, spot, self.view)
+            if scratch is None or not scratch.touches(plan, spot)
+            else scratch.count(plan, spot)
+            for spot in self.spots
+        ]
+        self.rooms = [room for _, room, _ in found]
+        self.counts = np.array([count for count, _, _ in found], dtype=np.int64).clip(0, UNLIMITED).astype(np.int32)
+        self.is_plain = not plan.needs_devices or is_plain(plan, self.view)
+        self.is_sure = all(sure for _, _, sure in found)
+
+    @cached_property
+    def ceiling(self) -> Ints32:
+        """int32[N]: no more pods find devices on a node, in whatever order they come."""
+        if self.is_sure and not self.plan.demand.features.upstream:
+            return self.counts
+        most = [
+            0 if room.found is None else most_on(self.plan, spot, self.view)
+            for room, spot in zip(self.rooms, self.spots, strict=True)
+        ]
+        return np.maximum(np.array(most, dtype=np.int64).clip(0, UNLIMITED).astype(np.int32), self.counts)
 
 
 class _Devices:
@@ -132,11 +153,10 @@ class _Devices:
     `steady`: pods on other nodes do not matter, so that the counts of the nodes hold.
     """
 
-    binding = True
-
     def __init__(self, demand: DeviceDemand, answers: Answers, snapshot: Snapshot) -> None:
         self._demand, self._answers = demand, answers
         self.steady = not answers.plan.shared and not has_common_devices(answers.plan, answers.view)
+        self.binding = not (self.steady and answers.is_sure) or demand.features.upstream
         self._scratch = Scratch.over(snapshot.objects) if snapshot.devices is None else snapshot.devices.copy()
         self._plan, self._rooms = answers.plan, list(answers.rooms)
         self._stale: set[int] = set()
@@ -161,7 +181,7 @@ class _Devices:
         if self.steady:
             return self._left > 0
         for row in sorted(self._stale):
-            self._rooms[row] = room_on(self._plan, self._answers.spots[row], self._scratch.view)
+            self._rooms[row] = self._scratch.room(self._plan, self._answers.spots[row])
         self._stale.clear()
         return np.array([room.found is not None for room in self._rooms], dtype=np.bool_)
 
@@ -175,7 +195,7 @@ class _Devices:
         if self.steady:
             return
         given = self._scratch.place(self._demand, self._answers.spots[row], 1)
-        if self._plan.shared:
+        if given is None or self._plan.shared:
             self._plan = plan_of(self._demand, self._scratch.view)
             self._stale.update(range(len(self._rooms)))
             return
@@ -184,6 +204,67 @@ class _Devices:
         for at, room in enumerate(self._rooms):
             if at == row or any(use.device in taken or (room.counts and use.device[:2] in pools) for use in room.uses):
                 self._stale.add(at)
+
+
+def devices_between(shapes: Sequence[Shape], snapshot: Snapshot) -> list[Between]:
+    """The rule between pods of shapes that need devices; none where each shape can be counted for itself."""
+    answers = {at: answers_of(shape, snapshot) for at, shape in enumerate(shapes) if shape.usage.devices is not None}
+    needing = {at: each for at, each in answers.items() if each.plan.needs_devices or each.plan.problem}
+    if any(each.plan.demand.features.upstream for each in needing.values()):
+        return []
+    is_local = all(not _is_wide(each) for each in needing.values())
+    if is_local and len(needing) < 2 and all(each.is_sure for each in needing.values()):
+        return []
+    view = next(iter(needing.values())).view
+    beside = () if snapshot.devices is None else tuple(snapshot.devices.sitters())
+    bare = view if snapshot.devices is None else snapshot.devices.bare()
+    spots = spots_of(snapshot.table)
+    demands = {at: each.plan.demand for at, each in needing.items()}
+    rule = Devices(
+        NAME,
+        _kinds(spots, bare, next(iter(demands.values())).features, {each.spot.name for each in beside}),
+        np.arange(len(snapshot)),
+        frozenset(demands),
+        is_local and not any(_is_wide_demand(each.demand, bare) for each in beside),
+        lambda placed: _fits(placed, demands, spots, beside, bare),
+    )
+    return [rule]
+
+
+def _is_wide(answers: Answers) -> bool:
+    return bool(answers.plan.shared) or has_common_devices(answers.plan, answers.view)
+
+
+def _is_wide_demand(demand: DeviceDemand, view: View) -> bool:
+    plan = plan_of(demand, view)
+    return bool(plan.shared) or has_common_devices(plan, view)
+
+
+def _kinds(spots: Sequence[Spot], view: View, features: Features, apart: set[str]) -> Ints32:
+    """int32[N]: nodes that have the same devices have the same number; those `apart` have one of their own."""
+    numbers: dict[object, int] = {}
+    kinds = [spot.name if view.rules or spot.name in apart else kind_of(spot, view, features) for spot in spots]
+    return np.array([numbers.setdefault(kind, len(numbers)) for kind in kinds], dtype=np.int32)
+
+
+def _fits(
+    placed: Mapping[tuple[int, int], int],
+    demands: Mapping[int, DeviceDemand],
+    spots: Sequence[Spot],
+    beside: Sequence[Sitter],
+    view: View,
+) -> bool | None:
+    """Whether all these pods find devices together, beside those; None if that takes too long to tell."""
+    more = [
+        Sitter(demands[shape], spots[row]) for (shape, row), number in sorted(placed.items()) for _ in range(number)
+    ]
+    names = {each.spot.name for each in more}
+    wide = any(_is_wide_demand(each.demand, view) for each in (*beside, *more))
+    known = [each for each in beside if wide or each.spot.name in names]
+    try:
+        return seated([*known, *more], view) is not None
+    except Unsettled:
+        return None
 
 
 def has_choices(shape: Shape, snapshot: Snapshot) -> bool:

@@ -95,5 +95,6 @@ class Rooms:
 
 def _bytes(problem: Problem) -> tuple[bytes, ...]:
     """What the problem is, for comparisons."""
-    arrays = problem.requests, problem.demand, problem.free, problem.caps, problem.nodes
+    modes = () if problem.modes is None else (problem.modes,)
+    arrays = problem.requests, problem.demand, problem.free, problem.caps, problem.nodes, *modes
     return tuple(array.tobytes() for array in arrays)
