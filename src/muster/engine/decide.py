@@ -18,6 +18,7 @@ from muster.engine.mixed import Attempt, Demand, apply, attempts, binding, deman
 from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, Placed, Placement, Undecided
 from muster.engine.profile import Profile
 from muster.engine.search import STEPS_PER_PASS, search
+from muster.engine.shared_claims import claims_in_common, decide_by_choices
 from muster.engine.snapshot import Snapshot
 from muster.engine.topology.domains import decide_in_one_domain
 from muster.engine.topology.levels import decide_laid_out
@@ -75,6 +76,27 @@ def _decide_inside(
     snapshot: Snapshot, request: GroupRequest, remaining: Remaining | None, profile: Profile, limit: int
 ) -> Decision:
     """About enough members, on all nodes that the profile leaves open."""
+    found = _decide_as_they_come(snapshot, request, remaining, profile, limit)
+    if isinstance(found, Infeasible) or (isinstance(found, Placed) and not found.unplaced) or request.one_by_one:
+        return found
+    key = next(iter(claims_in_common(snapshot, request)), None)
+    if key is None or len(request.members) == 1:
+        return found
+
+    def inside(trial: Snapshot, rest: GroupRequest, share: int) -> Decision:
+        return _decide_inside(trial, rest, remaining, profile, share)
+
+    chosen = decide_by_choices(profile, snapshot, request, key, limit, inside, found)
+    if isinstance(found, Placed):
+        is_better = isinstance(chosen, Placed) and len(chosen.unplaced) < len(found.unplaced)
+        return chosen if is_better else found
+    return chosen
+
+
+def _decide_as_they_come(
+    snapshot: Snapshot, request: GroupRequest, remaining: Remaining | None, profile: Profile, limit: int
+) -> Decision:
+    """As `_decide_inside`; the first pod that uses a claim chooses its devices, where it is not settled otherwise."""
     needed = max(request.min_count - request.scheduled, 0)
     first = _nominated(profile, snapshot, request)
     if first is not None:

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 import numpy as np
 from msgspec import Struct
 
+from muster.api.codec import Object
 from muster.engine.arrays import Ints, frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
+from muster.engine.devices.allocated import Use
 from muster.engine.devices.rooms import Spot
 from muster.engine.devices.scratch import Scratch
 from muster.engine.identity import Identity
@@ -221,6 +223,13 @@ class Trial(Snapshot):
                     add_presence(self, self.table.records[row].name, usage, count)
                     if any(use.is_claim for use in usage.volumes):
                         self._reserve(usage.volumes, row, count)
+
+    def fix_claim(self, key: str, allocation: Object, uses: Iterable[Use]) -> None:
+        """Gives a ResourceClaim (`namespace/name`) its devices, whichever pods come."""
+        self.counts.clear()
+        self.notes.clear()
+        self.devices = Scratch.over(self.objects) if self.devices is None else self.devices
+        self.devices.fix(key, allocation, uses)
 
     def place_each(self, places: Iterable[tuple[Usage, int]]) -> None:
         """Adds pods, each to the node of its row, equal pods in one go."""

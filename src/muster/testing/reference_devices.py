@@ -6,10 +6,10 @@ shared counters, shared devices with capacity, and what is allocated. Every way 
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 
 from muster.api.codec import Object, Objects
 from muster.testing.devices import DRIVER, make_claim, make_request, make_slice
@@ -31,8 +31,18 @@ def first_solution(slices: Objects, taken: frozenset[str], claims: Sequence[Obje
     return None
 
 
-def can_all_be_seated(slices: Objects, taken: frozenset[str], claims: Sequence[tuple[Object, frozenset[str]]]) -> bool:
-    """Whether all claims, each for pods on these nodes, can have devices that all its nodes reach."""
+class TooManyWays(Exception):
+    """Brute force would take too long."""
+
+
+def can_all_be_seated(
+    slices: Objects, taken: frozenset[str], claims: Sequence[tuple[Object, frozenset[str]]], most: int = 20_000
+) -> bool:
+    """Whether all claims, each for pods on these nodes, can have devices that all its nodes reach.
+
+    Raises TooManyWays after looking at more than `most`.
+    """
+    looks = itertools.count()
     devices: dict[str, Object] = {}
     reached: dict[str, str] = {}
     for each in slices:
@@ -46,6 +56,8 @@ def can_all_be_seated(slices: Objects, taken: frozenset[str], claims: Sequence[t
         claim, nodes = claims[at]
         open_ = {each: device for each, device in devices.items() if not reached[each] or nodes == {reached[each]}}
         for way in _ways_of_claim(open_, taken, claim["spec"]["devices"]["requests"]):
+            if next(looks) > most:
+                raise TooManyWays
             more = [*solution, way]
             if _holds(slices, devices, taken, [each for each, _ in claims[: at + 1]], more) and seat(at + 1, more):
                 return True
@@ -73,7 +85,7 @@ def _ways_of_claim(devices: dict[str, Object], taken: frozenset[str], entries: O
             for each, device in devices.items()
             if (each not in taken or device.get("allowMultipleAllocations")) and _selects(request, device)
         ]
-        for chosen in combinations(open_, request["count"]):
+        for chosen in itertools.combinations(open_, request["count"]):
             for rest in _ways_of_claim(devices, taken, entries[1:]):
                 yield [(name, request, chosen), *rest]
 

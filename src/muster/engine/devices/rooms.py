@@ -110,7 +110,7 @@ def plan_of(demand: DeviceDemand, view: View, *, waits: bool = True) -> Plan:
             if allocation is not None:
                 chosen += _chosen(spec, allocation)
                 if allocation.get("nodeSelector"):
-                    terms.append(_terms(allocation["nodeSelector"]))
+                    terms.append(terms_of(allocation["nodeSelector"]))
                 continue
         assert spec is not None
         problem = _class_problem(use.label, spec, view, demand)
@@ -121,7 +121,8 @@ def plan_of(demand: DeviceDemand, view: View, *, waits: bool = True) -> Plan:
     return Plan(demand, "", tuple(terms), tuple(wanted), tuple(keys), chosen)
 
 
-def _terms(selector: Object) -> tuple[NodeSelectorTerm, ...]:
+def terms_of(selector: Object) -> tuple[NodeSelectorTerm, ...]:
+    """The terms of a node selector; those that are malformed match no node."""
     terms = []
     for each in selector.get("nodeSelectorTerms") or ():
         try:
@@ -236,7 +237,7 @@ def count_on(plan: Plan, spot: Spot, view: View) -> tuple[int, Room]:
     if not first.wanted:
         return MANY, first
     later = after(plan)
-    if not later.needs_devices or _is_endless(_uses_of_later(plan, first)):
+    if not later.needs_devices or is_endless(_uses_of_later(plan, first)):
         return MANY, first
     allocated = view.allocated.copy()
     allocated.add(first.uses)
@@ -245,7 +246,7 @@ def count_on(plan: Plan, spot: Spot, view: View) -> tuple[int, Room]:
         room = room_on(later, spot, view, allocated)
         if room.found is None:
             return number, first
-        if not room.wanted or _is_endless(room.uses):
+        if not room.wanted or is_endless(room.uses):
             return MANY, first
         allocated.add(room.uses)
         number += 1
@@ -269,7 +270,7 @@ def _uses_of_later(plan: Plan, first: Room) -> tuple[Use, ...]:
     return _uses(Found(tuple(own), ()))
 
 
-def _is_endless(uses: Sequence[Use]) -> bool:
+def is_endless(uses: Sequence[Use]) -> bool:
     """Whether any number of pods can take this."""
     return all(use.is_shared and not use.consumed for use in uses)
 

@@ -59,21 +59,26 @@ class Scratch:
             self._given.remove(each)
         return None if is_changed else frozenset(uses)
 
-    def room(self, plan: Plan, spot: Spot) -> Room:
-        """What the next pod would get on the node."""
+    def room(self, plan: Plan, spot: Spot) -> tuple[Room, bool]:
+        """What the next pod would get on the node, and whether others would have other devices for it."""
         room = room_on(plan, spot, self.view)
         if room.found is not None or plan.problem:
-            return room
+            return room, False
         beside = self._beside(plan, spot)
         if not beside or not is_worth_it(plan, spot, self.view, [each.sitter for each in beside]):
-            return room
+            return room, False
         found = self._resat([*beside, _Given(Sitter(plan.demand, spot))])
-        return room if found is None else found[-1].room
+        return (room, False) if found is None else (found[-1].room, True)
 
     def count(self, plan: Plan, spot: Spot) -> tuple[int, Room, bool]:
         """How many more pods can be seated there, what the first would get, and whether it is sure that no more can."""
         beside = self._beside(plan, spot)
         return counted(plan, spot, self.view, [each.sitter for each in beside], self._without(beside))
+
+    def fix(self, key: str, allocation: Object, uses: Iterable[Use]) -> None:
+        """Gives a claim its devices for good."""
+        _decided(self.view)[key] = allocation
+        self.view.allocated.add(uses)
 
     def touches(self, plan: Plan, spot: Spot) -> bool:
         """Whether pods of the trial take devices from one on the node."""

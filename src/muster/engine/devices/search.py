@@ -136,6 +136,16 @@ def allocate_together(seats: Sequence[Seat]) -> list[Found] | None:
     return [search.found(at) for at in range(len(seats))] if search.run() else None
 
 
+def ways_to_allocate(around: Around, claim: Wanted, most: int) -> list[Found]:
+    """All ways to give the claim devices on the node that differ in more than names; at most so many and one more.
+
+    Raises AllocationFault.
+    """
+    search = _Search([Seat(around, (claim,))], MOST_STEPS_TOGETHER)
+    search.collect(most + 1)
+    return search.ways
+
+
 class InvalidPools(AllocationFault):
     """There is no solution on the node, and some of its pools are not valid: other nodes are still possible."""
 
@@ -159,6 +169,9 @@ class _Search:
         self._constraints = [self._constraints_of(claim) for claim in self._claims]
         self._begins = set(_firsts(seats))
         self._failed: set[object] = set()
+        self._patient_steps = _PATIENT_STEPS
+        self._most_ways = 0
+        self.ways: list[Found] = []
         self._kinds: dict[object, int] = {}
         self._likeness_of: dict[Device, int] = {}
 
@@ -183,6 +196,11 @@ class _Search:
     def run(self) -> bool:
         """Whether there is a solution."""
         return self._claim(0) is _Outcome.DONE
+
+    def collect(self, most: int) -> None:
+        """Finds as many `ways` as there are, up to so many."""
+        self._most_ways, self._patient_steps = most, 0
+        self._claim(0)
 
     # -- before the search
 
@@ -269,14 +287,21 @@ class _Search:
 
     def _claim(self, at: int) -> _Outcome:
         if at == len(self._claims):
-            return _Outcome.DONE
-        state = self._state(at) if at in self._begins and self._steps > _PATIENT_STEPS else None
+            return self._end()
+        state = self._state(at) if at in self._begins and self._steps > self._patient_steps else None
         if state is not None and state in self._failed:
             return _Outcome.FAILED
         outcome = self._entry(at, 0)
         if state is not None and outcome is not _Outcome.DONE:
             self._failed.add(state)
         return outcome
+
+    def _end(self) -> _Outcome:
+        """A solution: the end, or one of several."""
+        if not self._most_ways:
+            return _Outcome.DONE
+        self.ways.append(self.found(0))
+        return _Outcome.DONE if len(self.ways) >= self._most_ways else _Outcome.FAILED
 
     def _state(self, at: int) -> object:
         """What is left to the claims from this one on, the first of a pod: where that was too little once, it is."""
@@ -302,9 +327,9 @@ class _Search:
             return self._place(at, entry, choices[0], 0, 0)
         too_many = True
         for pick, ask in enumerate(choices):
+            self._picks[at][entry] = pick
             outcome = self._place(at, entry, ask, 0, 0)
             if outcome is _Outcome.DONE:
-                self._picks[at][entry] = pick
                 return outcome
             too_many = too_many and outcome is _Outcome.TOO_MANY
         return _Outcome.TOO_MANY if too_many else _Outcome.FAILED
@@ -334,7 +359,7 @@ class _Search:
         request, devices = ask.request, self._devices[at]
         failed: set[object] = set()
         for position in range(start, len(devices)):
-            is_patient = self._steps > _PATIENT_STEPS
+            is_patient = self._steps > self._patient_steps
             if is_patient and not self._suffice(ask, place, devices[position:]):
                 break
             pool, device = devices[position]

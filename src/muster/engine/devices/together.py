@@ -24,6 +24,7 @@ from muster.engine.devices.rooms import (
     claims_on,
     count_on,
     has_common_devices,
+    is_endless,
     is_plain,
     known_count,
     most_on,
@@ -48,6 +49,9 @@ class Seated:
 
     plan: Plan
     room: Room
+
+
+_MOST_ROUNDS = 256
 
 
 class Unsettled(Exception):
@@ -179,12 +183,16 @@ def count_together(plan: Plan, spot: Spot, view: View, beside: Sequence[Sitter],
         return number, first
     most = most_on(plan, spot, before)
     while number < most:
+        if number > _MOST_ROUNDS:
+            raise Unsettled("too many pods find devices on one node")
         more = [Sitter(plan.demand, spot)] * (number + 1)
         found = seated([*beside, *more], before)
         if found is None:
             break
         first = first if number else found[len(beside)].room
         number += 1
+        if number > 1 and is_endless(found[-1].room.uses):
+            return MANY, first
     return number, first
 
 

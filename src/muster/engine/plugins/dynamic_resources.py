@@ -160,6 +160,7 @@ class _Devices:
         self._scratch = Scratch.over(snapshot.objects) if snapshot.devices is None else snapshot.devices.copy()
         self._plan, self._rooms = answers.plan, list(answers.rooms)
         self._stale: set[int] = set()
+        self._moving: set[int] = set()  # rows with room only if others get other devices, whatever these are then
         self._left = answers.counts.copy()
 
     def most(self, usable: Bools) -> int:
@@ -180,8 +181,9 @@ class _Devices:
         """The nodes on which the next pod finds devices."""
         if self.steady:
             return self._left > 0
-        for row in sorted(self._stale):
-            self._rooms[row] = self._scratch.room(self._plan, self._answers.spots[row])
+        for row in sorted(self._stale | self._moving):
+            self._rooms[row], moves = self._scratch.room(self._plan, self._answers.spots[row])
+            (self._moving.add if moves else self._moving.discard)(row)
         self._stale.clear()
         return np.array([room.found is not None for room in self._rooms], dtype=np.bool_)
 
