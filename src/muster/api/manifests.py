@@ -10,7 +10,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,7 +24,7 @@ from muster.api.dialects import DIALECTS
 from muster.api.foreign import owner_of, without_bearing
 from muster.api.quantity import QuantityError, parse_quantity
 from muster.api.repeated_fields import YamlLoader, repeated_in_json
-from muster.api.resource import Resource
+from muster.api.resource import CUSTOM_RESOURCE_DEFINITIONS, KUEUE_TOPOLOGIES, Resource
 
 
 class ManifestError(ValueError):
@@ -44,7 +44,7 @@ class Manifest(Struct, frozen=True):
     """An object and the place where it was written.
 
     `repeated`: the paths of fields that are written twice there. `left_out`: why the object is not looked at, "" for
-    one that is.
+    one that is. `resource`: that of a definition of a kind, or of an object of a kind that is defined beside it.
     """
 
     file: str
@@ -52,6 +52,7 @@ class Manifest(Struct, frozen=True):
     object: Object
     repeated: tuple[str, ...] = ()
     left_out: str = ""
+    resource: Resource | None = None
 
     def error(self, message: str) -> ManifestError:
         """An error about this object."""
@@ -179,6 +180,37 @@ def resource_of(obj: Object) -> Resource | None:
     return Resource(group, version, plural, str(obj["kind"]), namespaced)
 
 
+def with_custom_kinds(batches: Iterable[Sequence[Manifest]]) -> list[list[Manifest]]:
+    """Manifests read with `any_kind`, in batches that belong together: kinds that one of them defines are known.
+
+    Definitions and objects of these kinds get their resource; all others are checked. Raises `ManifestError`.
+    """
+    batches = [list(batch) for batch in batches]
+    kinds = {(each.api_version, each.kind): each for batch in batches for one in batch for each in _defined(one.object)}
+    return [[_of_kinds(manifest, kinds) for manifest in batch] for batch in batches]
+
+
+def _of_kinds(manifest: Manifest, kinds: Mapping[tuple[str, str], Resource]) -> Manifest:
+    resource = kinds.get((manifest.object["apiVersion"], manifest.object["kind"]))
+    return checked(manifest) if resource is None else replace(manifest, resource=resource)
+
+
+def _defined(obj: Object) -> Iterator[Resource]:
+    """The kinds that an object defines, itself included; whether it may do so, a server says."""
+    if (obj["apiVersion"], obj["kind"]) != (CUSTOM_RESOURCE_DEFINITIONS.api_version, CUSTOM_RESOURCE_DEFINITIONS.kind):
+        return
+    yield CUSTOM_RESOURCE_DEFINITIONS
+    spec = obj.get("spec")
+    names = spec.get("names") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(names, dict):
+        return
+    for version in spec.get("versions") or ():
+        if isinstance(version, dict):
+            texts = (spec.get("group"), version.get("name"), names.get("plural"), names.get("kind"))
+            group, name, plural, kind = map(str, texts)
+            yield Resource(group, name, plural, kind, namespaced=spec.get("scope") == "Namespaced")
+
+
 _AMOUNTS = ("requests", "limits", "allocatable", "capacity", "hard", "podFixed", "min", "max", "default")
 """Maps of resources to quantities."""
 
@@ -208,10 +240,13 @@ def _is_quantity(value: JSON) -> bool:
 
 def creation_order(manifests: Iterable[Manifest]) -> list[Manifest]:
     """The manifests with what others refer to first; otherwise the order stays."""
-    return sorted(manifests, key=lambda manifest: _rank(manifest.object))
+    return sorted(manifests, key=_rank)
 
 
-def _rank(obj: Object) -> int:
+def _rank(manifest: Manifest) -> int:
+    obj = manifest.object
+    if manifest.resource is not None:
+        return _DEFINITIONS_RANK if manifest.resource == CUSTOM_RESOURCE_DEFINITIONS else _CUSTOM_RANK
     group = str(obj.get("apiVersion", "")).rpartition("/")[0]
     known = _KINDS.get((group, str(obj.get("kind", ""))))
     return known[2] if known else len(_RANKS)
@@ -260,6 +295,8 @@ _RANKS: tuple[dict[tuple[str, str], tuple[str, bool]], ...] = (
     },
     {("", "Pod"): ("pods", True)},
 )
+_DEFINITIONS_RANK, _CUSTOM_RANK = 0, 3
+"""Definitions come with the namespaces, objects of their kinds before workloads."""
 _KINDS = {key: (*names, rank) for rank, kinds in enumerate(_RANKS) for key, names in kinds.items()}
 
 
@@ -295,6 +332,8 @@ def _hint(obj: Object) -> str:
     groups = sorted({group or "v1" for group, kind in _KINDS if kind == obj["kind"]})
     if groups and not owner_of(obj):
         return f" (it is a kind of {', '.join(groups)})"
+    if (obj["kind"], obj["apiVersion"].partition("/")[0]) == (KUEUE_TOPOLOGIES.kind, KUEUE_TOPOLOGIES.group):
+        return ": muster simulate takes it together with the CustomResourceDefinition of its kind"
     if "." in obj["apiVersion"].partition("/")[0]:
         return ": its controller does not run here, so give the pods or Jobs that it would make"
     lower = {kind.lower(): kind for _, kind in _KINDS}

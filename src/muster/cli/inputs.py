@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from muster.api.manifests import STDIN, Manifest, ManifestError, load, load_value
+from muster.api.manifests import STDIN, Manifest, ManifestError, load, load_value, with_custom_kinds
 from muster.cli.durations import parse_duration
 from muster.cli.errors import BadInput
 from muster.clock import SIMULATION_EPOCH_S
@@ -28,8 +28,27 @@ def read_manifests(files: Iterable[Path], *, any_kind: bool = False) -> list[Man
         raise BadInput(str(error)) from error
 
 
-def read_timed(entries: Iterable[str]) -> list[Timed]:
-    """The objects or the step of each `TIME=…` of `--at`, by time, with the time in seconds. Raises `BadInput`."""
+def read_simulation(files: Iterable[Path], entries: Iterable[str]) -> tuple[list[Manifest], list[Timed]]:
+    """The objects of the beginning, and what happens later (`read_timed`); kinds that some of them define are known.
+
+    Raises `BadInput`.
+    """
+    manifests, timed = read_manifests(files, any_kind=True), read_timed(entries, any_kind=True)
+    later = {at: what for at, (_, what) in enumerate(timed) if isinstance(what, Sequence)}
+    try:
+        manifests, *batches = with_custom_kinds([manifests, *later.values()])
+    except ManifestError as error:
+        raise BadInput(str(error)) from error
+    for at, batch in zip(later, batches, strict=True):
+        timed[at] = timed[at][0], batch
+    return manifests, timed
+
+
+def read_timed(entries: Iterable[str], *, any_kind: bool = False) -> list[Timed]:
+    """The objects or the step of each `TIME=…` of `--at`, by time, with the time in seconds; `any_kind` as above.
+
+    Raises `BadInput`.
+    """
     from muster.simulator.steps import FORMS, StepError, is_step, read_step
 
     timed: list[Timed] = []
@@ -40,7 +59,7 @@ def read_timed(entries: Iterable[str]) -> list[Timed]:
             raise BadInput(f"--at {entry!r}: must be TIME=WHAT, as in --at 30s=more.yaml; WHAT is one of {forms}")
         at_s = read_duration("--at", moment)
         try:
-            timed.append((at_s, read_step(what) if is_step(what) else load(Path(what))))
+            timed.append((at_s, read_step(what) if is_step(what) else load(Path(what), any_kind=any_kind)))
         except (StepError, ManifestError) as error:
             raise BadInput(f"--at {moment}={error}") from error
     return sorted(timed, key=lambda pair: pair[0])

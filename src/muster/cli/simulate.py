@@ -15,7 +15,7 @@ from muster.api.codec import Object
 from muster.api.manifests import ManifestError
 from muster.cli.durations import format_duration
 from muster.cli.errors import BadInput, CheckFailed
-from muster.cli.inputs import read_duration, read_manifests, read_node_specs, read_timed
+from muster.cli.inputs import read_duration, read_node_specs, read_simulation
 from muster.cli.options import (
     DEFAULT_BEHAVIOUR,
     INPUT_RANK,
@@ -93,8 +93,7 @@ def simulate(
         Write a page with pictures of the cluster and the timeline of the groups into this HTML file as well.
     """
     check_writable(write, report_file)
-    manifests = read_manifests(file)
-    timed = read_timed(at)
+    manifests, timed = read_simulation(file, at)
     specs = read_node_specs(nodes)
     until_s = read_duration("--until", until or "24h")
     options = cluster_options(behaviour)

@@ -37,7 +37,7 @@ class Notice(Struct, frozen=True):
 def notices(manifest: Manifest, warned: Iterable[str], release: str = "") -> list[Notice]:
     """All that is to be said. `warned`: by the API server, as a release (`1.36`) or all of them (``) know fields."""
     obj = manifest.object
-    resource = resource_of(obj)
+    resource = manifest.resource or resource_of(obj)
     assert resource is not None, "manifests are of known kinds"
     found = [with_hint(text, resource, release) for text in warned]
     return [*repeated(manifest), *(Notice(manifest, text) for text in (*found, *_marks(obj)))]

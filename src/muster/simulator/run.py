@@ -144,9 +144,7 @@ class _Conductor:
         now = self.world.clock.elapsed_s
         is_quiet = self.world.clock.pending == 0 or timeout is None
         is_over = self.until_s is not None and now + (timeout or 0.0) > self.until_s
-        goes_on = not is_quiet or (
-            timeout is not None and ((self.keeps_schedules and self._has_schedules()) or self.world.awaits_retry())
-        )
+        goes_on = not is_quiet or (timeout is not None and self._awaits_more())
         if goes_on and not is_over:
             if self.on_progress is not None:
                 self.on_progress(self.world)
@@ -155,6 +153,12 @@ class _Conductor:
             self.loop.advance_to(max(now, self.until_s))
         self._outcome = self.world.outcome(is_quiet=is_quiet)
         return False
+
+    def _awaits_more(self) -> bool:
+        """Whether something will happen though nothing but periodic timers is set."""
+        if self.world.awaits_retry() or self.world.awaits_discovery():
+            return True
+        return self.keeps_schedules and self._has_schedules()
 
     def _has_schedules(self) -> bool:
         return any(not cronjob["spec"].get("suspend") for cronjob in self.world.objects("cronjobs"))

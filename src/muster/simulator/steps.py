@@ -134,7 +134,7 @@ class Performer:
         """Create the objects; one that exists already is an error. Raises `ManifestError`."""
         await self._world.apply(manifests)
         for manifest in manifests:
-            self._remember(manifest.object)
+            self._remember(manifest)
 
     async def apply(self, manifests: Sequence[Manifest]) -> None:
         """Create the objects, or change those that are there already. Raises `ManifestError`."""
@@ -146,7 +146,7 @@ class Performer:
                 if not (isinstance(cause, ApiError) and cause.is_already_exists):
                     raise
                 await self._change(manifest)
-            self._remember(manifest.object)
+            self._remember(manifest)
 
     async def perform(self, step: Step) -> None:
         """Take a step. Raises `StepError`."""
@@ -169,15 +169,15 @@ class Performer:
         except ApiError as error:
             raise StepError(f"{text_of(step)}: {error}") from error
 
-    def _remember(self, obj: Object) -> None:
-        self._applied[_key(obj)] = obj
+    def _remember(self, manifest: Manifest) -> None:
+        self._applied[_key(manifest)] = manifest.object
 
     async def _change(self, manifest: Manifest) -> None:
         obj = manifest.object
-        resource = resource_of(obj)
+        resource = manifest.resource or resource_of(obj)
         assert resource is not None, "manifests are of known kinds"
         namespace = (namespace_of(obj) or "default") if resource.namespaced else None
-        patch = merge_patch(self._applied.get(_key(obj), {}), obj)
+        patch = merge_patch(self._applied.get(_key(manifest), {}), obj)
         client = self._world.cluster.client
         try:
             await self._world.change(manifest, resource.path(namespace, name_of(obj)), patch)
@@ -198,7 +198,8 @@ def merge_patch(before: Object, after: Object) -> Object:
     return patch
 
 
-def _key(obj: Object) -> tuple[str, str, str]:
-    resource = resource_of(obj)
+def _key(manifest: Manifest) -> tuple[str, str, str]:
+    obj = manifest.object
+    resource = manifest.resource or resource_of(obj)
     kind = obj["kind"] if resource is None else f"{resource.group}/{resource.kind}"
     return (kind, namespace_of(obj) or "default", name_of(obj))

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from muster.api.codec import Object, Objects
 from muster.api.manifests import Manifest, creation_order, is_from_cluster, resource_of
 from muster.api.meta import name_of, namespace_of
-from muster.api.resource import NAMESPACES, NODES, RESOURCE_QUOTAS, Resource
+from muster.api.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, RESOURCE_QUOTAS, Resource
 from muster.apiserver.store.memory import MemoryStore
 from muster.client.client import object_of, warnings_of
 from muster.client.transport import MERGE_PATCH, ApiError, Transport
@@ -20,6 +20,7 @@ from muster.clock import VirtualClock
 from muster.controllers.runner import DEFAULT_BACKOFF
 from muster.nodes.spec import NodeSpec, completed
 from muster.scheduler.explaining.feed import in_stored_form
+from muster.scheduler.watches import LOOK_AGAIN_S
 from muster.simulator.embedded import EmbeddedCluster
 from muster.simulator.faults import FaultyTransport, RequestFaults
 from muster.simulator.forms import decoded, refusal
@@ -78,6 +79,7 @@ class World:
     checker: InvariantChecker = field(init=False)
     _namespaces: dict[str, None] = field(default_factory=dict)
     _eased_s: float = field(default=0.0)
+    _defined_s: float = field(default=0.0)
 
     def __post_init__(self) -> None:
         self.checker = InvariantChecker(self.options)
@@ -155,10 +157,16 @@ class World:
         refusals = standing_refusals(asdict(event) for event in self.history.events)
         return any(refusal["time_s"] <= self._eased_s for refusal in refusals)
 
+    def awaits_discovery(self) -> bool:
+        """Whether a kind has been defined that the scheduler, which looks for new kinds now and then, may not know."""
+        return self._defined_s > 0 and self.time_s <= self._defined_s + LOOK_AGAIN_S
+
     def _observe(self, key: str, value: Object | None, before: Object | None) -> None:
         time_s = self.time_s
         if key.startswith(_RULES) or (key.startswith("/pods/") and (value is None or _has_ended(value))):
             self._eased_s = time_s
+        if key.startswith(f"/{CUSTOM_RESOURCE_DEFINITIONS.plural}/"):
+            self._defined_s = time_s
         self.history.observe(key, value, before, time_s)
         self.checker.observe(key, value, before, time_s)
 
@@ -173,8 +181,11 @@ class World:
         if manifest.left_out:
             self.said.append(Notice(manifest, manifest.left_out))
             return
-        resource = resource_of(obj)
+        resource = manifest.resource or resource_of(obj)
         assert resource is not None, "manifests are of known kinds"
+        if manifest.resource is not None:
+            await self._create_custom(manifest, resource)
+            return
         if is_from_cluster(obj):
             self._take_over(obj, resource)
             return
@@ -192,6 +203,13 @@ class World:
             await self._send(manifest, "POST", resource.path(namespace), obj, unknown=unknown)
         if resource.kind == RESOURCE_QUOTAS.kind and self.clock.elapsed_s == 0:
             await self._put_in_force(obj, namespace)
+
+    async def _create_custom(self, manifest: Manifest, resource: Resource) -> None:
+        """A definition of a kind, or an object of a kind that is defined: the server knows what belongs there."""
+        namespace = (namespace_of(manifest.object) or "default") if resource.namespaced else None
+        if namespace is not None:
+            await self._ensure_namespace(namespace)
+        await self._send(manifest, "POST", resource.path(namespace), manifest.object)
 
     async def _put_in_force(self, quota: Object, namespace: str | None) -> None:
         """A quota of the beginning counts from then on, as one that has been there for long (the server goes by its
