@@ -35,7 +35,7 @@ from muster.api.expressions import EvaluationFailed, compile_expression
         ("cidr('192.168.0.0/24').prefixLength()", 24),
         ("isCIDR('10.0.0.0')", False),
         ("[3, 1, 2].sort() == [1, 2, 3] && [1, 1].distinct() == [1]", True),
-        ("[[1], [[2]]].flatten(2)", [1, 2]),
+        ("[dyn([1]), dyn([[2]])].flatten(2)", [1, 2]),
         ("sets.contains([1, 2], [1]) && !sets.intersects([1], [2]) && sets.equivalent([1, 2], [2, 1, 1])", True),
         ("'a1b2'.findAll('[0-9]', 1)", ["1"]),
     ],

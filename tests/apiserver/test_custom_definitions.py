@@ -228,10 +228,25 @@ def test_a_schema_that_is_not_structural_is_refused_with_the_field(changes: Obje
     assert f"{start}{want}" in fields
 
 
-def test_rules_with_functions_that_only_real_servers_know_are_accepted_and_hold() -> None:
-    api = Api()
-    api.create(CRDS, broken(**{"x-kubernetes-validations": [{"rule": "self.a.all(i, x, x > i)"}]}))
-    api.create(TOYS, toy())
+@pytest.mark.parametrize(
+    ("rule", "want"),
+    [
+        ({"rule": "self.b == 1"}, "compilation failed: ERROR: <input>:1:5: undefined field 'b'"),
+        ({"rule": "self.a == 'x'"}, "found no matching overload for '_==_' applied to '(int, string)'"),
+        ({"rule": "self.a"}, "cel expression must evaluate to a bool"),
+        ({"rule": "true", "messageExpression": "self.a"}, "messageExpression must evaluate to a string"),
+        ({"rule": "true", "messageExpression": "self.a +"}, "messageExpression compilation failed: ERROR: "),
+        (
+            {"rule": "self.a > oldSelf.a", "optionalOldSelf": True},
+            "found no matching overload for '_>_' applied to '(int, optional_type(int))'",
+        ),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else str(value["rule"]),
+)
+def test_rules_are_held_to_the_types_of_the_schema(rule: Object, want: str) -> None:
+    definition = broken(properties={"a": {"type": "integer"}}, **{"x-kubernetes-validations": [rule]})
+    refused = Api().refuse(422, "POST", CRDS, definition)
+    assert want in refused["message"]
 
 
 def test_names_and_scope_of_an_established_definition_stay() -> None:

@@ -200,7 +200,7 @@ def test_transition_rules_compare_with_the_old_value() -> None:
 
 
 def test_optional_old_values_are_seen_by_rules_at_creation() -> None:
-    rule = {"rule": "self.n > oldSelf.orValue({'n': 10}).n", "optionalOldSelf": True, "message": "must grow"}
+    rule = {"rule": "self.n > oldSelf.optMap(o, o.n).orValue(10)", "optionalOldSelf": True, "message": "must grow"}
     api = with_spec(n={"type": "integer"}, rules=[rule])
     assert causes(api, toy(n=3)) == [("spec", "Invalid value: must grow")]
     api.create(TOYS, toy(n=11))

@@ -15,7 +15,6 @@ from muster.api.codec import JSON, Object, Objects
 from muster.engine import objects
 from muster.engine.decide import decide
 from muster.engine.devices.rooms import Spot, plan_of, room_on
-from muster.engine.devices.selecting import with_empty_domains
 from muster.engine.devices.view import view_of
 from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed
 from muster.engine.plugins.dynamic_resources import answers_of
@@ -397,14 +396,6 @@ def test_claim_for_several_pods_takes_a_device_that_all_their_nodes_reach() -> N
 
     assert isinstance(placed, Placed)
     assert sorted(each.node for each in placed.placements) == ["n0", "n1"]
-
-
-def test_unknown_domains_are_empty_and_brackets_in_texts_do_not_matter() -> None:
-    text = 'device.attributes["a]"].x == "b]" || device.capacity[?"c"].?y.hasValue()'
-    assert with_empty_domains(text) == (
-        'device.attributes[?"a]"].orValue(dyn({})).x == "b]" || '
-        'optional.of(device.capacity[?"c"].orValue(dyn({}))).?y.hasValue()'
-    )
 
 
 def test_pod_claim_names_what_it_wants() -> None:

@@ -30,7 +30,11 @@ def url_value(text: str) -> Object:
 
 def ip_value(text: str) -> Object:
     """An address as a value. Raises ValueError for what is none, has a zone, or is an IPv4 address in IPv6."""
-    address = ipaddress.ip_address(text)
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError as error:
+        why = f'parse error during conversion from string: ParseAddr("{text}"): unable to parse IP'
+        raise ValueError(f'IP Address "{text}" {why}') from error
     if "%" in text or (isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None):
         raise ValueError(f"IP Address '{text}' is not allowed here")
     return {_IP: str(address)}
@@ -39,10 +43,21 @@ def ip_value(text: str) -> Object:
 def cidr_value(text: str) -> Object:
     """A network in CIDR notation as a value; bits after the prefix stay. Raises ValueError."""
     address, slash, bits = text.partition("/")
-    if not slash or not re.fullmatch(r"0|[1-9]\d*", bits):
+    if not slash:
+        why = "network address parse error during conversion from string: "
+        raise ValueError(f"{why}{why}netip.ParsePrefix(\"{text}\"): no '/'")
+    if not re.fullmatch(r"0|[1-9]\d*", bits):
         raise ValueError(f"network address parse error: '{text}'")
     ip_value(address)
     return {_CIDR: str(ipaddress.ip_interface(text))}
+
+
+def text_of(value: object) -> str:
+    """An address or a network as text. Raises ValueError for what is neither."""
+    found = next((value[key] for key in (_IP, _CIDR) if key in value), None) if isinstance(value, dict) else None
+    if not isinstance(found, str):
+        raise ValueError("no such overload")
+    return found
 
 
 def is_valid(make: Callable[[str], Object], text: str) -> bool:

@@ -1,20 +1,26 @@
 """Expressions in CEL, the Common Expression Language, as Kubernetes uses it: compile once, evaluate often.
 
-A small interface of ours around a young library, which is imported when the first expression is compiled. Values are
-JSON values. What Kubernetes adds to the language and is not here (two-variable comprehensions, formats, an authorizer)
-raises `NotSupported` at compile time. There is no type check against schemas: everything is `dyn`. Source of the
-functions: apiserver `pkg/cel/library`.
+A small interface of ours around a young library, which parses and evaluates, and is imported when the first expression
+is compiled. Types are checked by `cel_checker` with the functions that Kubernetes declares. Values are JSON values;
+what no kind of JSON is (quantities, versions, addresses) is a map of our own. Source of the functions: apiserver
+`pkg/cel/environment/base.go`, the same for rules of custom resources, selectors of devices and claims of tokens.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from muster.api import addresses
+from muster.api import addresses, cel_formats, cel_macros
+from muster.api.cel_checker import Checked, shown_errors
+from muster.api.cel_functions import functions
+from muster.api.cel_printing import duration_text, formatted, time_text
+from muster.api.cel_tree import Tree, read_tree, write_tree
+from muster.api.cel_types import DYN, Type
 from muster.api.codec import JSON, Object
 from muster.api.quantity import NANO, QuantityError, parse_quantity
 from muster.api.semver import Semver, SemverError, normalised_semver, parse_semver
@@ -22,14 +28,18 @@ from muster.api.semver import Semver, SemverError, normalised_semver, parse_semv
 if TYPE_CHECKING:
     from cel_expr_python import cel
 
-_UNDECLARED = re.compile(r"undeclared reference to '([^']*)'")
-_WORDS = """
-transformList transformMap transformMapEntry sortBy format authorizer authorizer.requestResource
-dns1123Label dns1123Subdomain dns1035Label qualifiedName labelValue
-"""
-_ELSEWHERE = frozenset(_WORDS.split())
-"""Names that a real server knows and this module does not."""
-_NO_OVERLOAD = "No matching overload"
+_NO_OVERLOAD = re.compile(r"No matching overload|Applying SELECT to non-message type")
+_NO_MAP = "Applying SELECT to non-message type"
+_CONVERSION = "type conversion error from 'string' to 'google.protobuf."
+_WORDS = (
+    (re.compile(r'Key not found in map : "(.*)"', re.DOTALL), r"no such key: \1"),
+    (re.compile(r"divide by zero"), "division by zero"),
+    (re.compile(r"String to (Timestamp|Duration) conversion failed"), _CONVERSION + r"\1'"),
+    (re.compile(r"(?:sort|flatten)\(\): (.*)"), r"\1"),
+    (re.compile(r"Index error: index=(\S+) size=.*"), r"index out of bounds: \1"),
+)
+NO_OVERLOAD = "no such overload"
+"""Why there is no value where types do not fit, which only what is `dyn` shows when it is evaluated."""
 _QUANTITY = "$quantity"
 _SEMVER = "$semver"
 
@@ -57,107 +67,135 @@ class EvaluationFailed(ExpressionError):
 
 
 class Expression:
-    """A compiled expression. Make one with `compile_expression`."""
+    """A compiled expression. Make one with `compile_expression` or `compile_typed`."""
 
-    def __init__(self, text: str, compiled: cel.Expression) -> None:
+    def __init__(
+        self, text: str, tree: Tree, type_: Type, evaluated: Tree, rewrite: Callable[[Tree], Tree] | None
+    ) -> None:
         self.text = text
-        self._compiled = compiled
+        self.tree = tree
+        """The expression as parsed."""
+        self.type = type_
+        """What its value is."""
+        self._rewritten = rewrite(evaluated) if rewrite is not None else evaluated
+        self._program = _program(cel_macros.evaluable(self._rewritten))
+        self._lenient: cel.Expression | None = None
 
     def evaluate(self, variables: Mapping[str, JSON]) -> JSON:
         """The value, as JSON. Raises `EvaluationFailed` and `NotSupported`; the work is bounded."""
-        try:
-            value = self._compiled.eval(data=dict(variables))
-            plain: JSON = value.plain_value()
-        except TypeError as error:  # such as an optional: the library has no plain value of it
-            raise NotSupported("the value has no form in JSON") from error
-        except RuntimeError as error:
-            raise _failed(_plain_text(str(error))) from error
-        if value.type().name() == "ERROR":
-            raise _failed(_plain_text(str(value.value())))
-        return plain
+        value, problem = _evaluated(self._program, variables)
+        if problem is not None and _NO_MAP in problem:
+            # The library fails where a field of what is no map is asked for; in CEL it is not there.
+            if self._lenient is None:
+                self._lenient = _program(cel_macros.with_tested_fields(cel_macros.evaluable(self._rewritten)))
+            value, problem = _evaluated(self._lenient, variables)
+        if problem is not None:
+            raise _failed(_plain_text(problem))
+        return value
+
+
+def _evaluated(program: cel.Expression, variables: Mapping[str, JSON]) -> tuple[JSON, str | None]:
+    """A value, or why there is none. Raises `NotSupported`."""
+    try:
+        value = program.eval(data=dict(variables))
+        plain: JSON = value.plain_value()
+    except TypeError as error:  # such as an optional: the library has no plain value of it
+        raise NotSupported("the value has no form in JSON") from error
+    except RuntimeError as error:
+        return None, str(error)
+    return (None, str(value.value())) if value.type().name() == "ERROR" else (plain, None)
 
 
 def _failed(text: str) -> ExpressionError:
-    return NotSupported(text) if _NO_OVERLOAD in text else EvaluationFailed(text)
+    return NotSupported(NO_OVERLOAD) if _NO_OVERLOAD.search(text) else EvaluationFailed(text)
 
 
 def _plain_text(text: str) -> str:
     """An error of the library without its status codes, in the words of cel-go where they are short."""
     text = re.sub(r"^[A-Z_]+: ", "", re.sub(r" \[[A-Z_]+\]$", "", text))
-    missing = re.fullmatch(r'Key not found in map : "(.*)"', text)
-    return f"no such key: {missing[1]}" if missing else text
+    for pattern, words in _WORDS:
+        if pattern.fullmatch(text):
+            return pattern.sub(words, text)
+    return text
 
 
 @lru_cache(maxsize=1024)
 def compile_expression(text: str, names: tuple[str, ...] = ("self",)) -> Expression:
-    """The expression over variables of these names. Raises `NotAnExpression` and `NotSupported`."""
-    try:
-        return Expression(text, _environment(names).compile(text))
-    except RuntimeError as error:
-        message = _plain_text(str(error))
-        undeclared = set(_UNDECLARED.findall(message))
-        if undeclared and undeclared & _ELSEWHERE:
-            raise NotSupported(f"not supported here: {', '.join(sorted(undeclared & _ELSEWHERE))}") from error
-        if "undeclared reference" in message and re.search(r"\.(all|exists|existsOne)\(\s*\w+\s*,\s*\w+\s*,", text):
-            raise NotSupported("comprehensions with two variables are not supported here") from error
-        raise NotAnExpression(message) from error
+    """The expression over variables of these names, whose types are not known. Raises `NotAnExpression`."""
+    return compile_typed(text, dict.fromkeys(names, DYN))
 
 
-@lru_cache(maxsize=1024)
-def type_of_expression(text: str, declarations: str) -> str:
-    """The type that the expression has by the declared types of its variables, such as BOOL or LIST<STRING>.
+def compile_typed(
+    text: str,
+    variables: Mapping[str, Type],
+    *,
+    binds: bool = False,
+    includes: bool = False,
+    rewrite: Callable[[Tree], Tree] | None = None,
+) -> Expression:
+    """The expression over variables of these types. Raises `NotAnExpression` with all errors, in cel-go's words.
 
-    `declarations`: the variables as YAML of cel's environment configuration. Raises `NotAnExpression` with all errors
-    in the words of cel-go, by their place.
+    `binds`: with the macro `cel.bind`. `includes`: with the function of that name, of lists. `rewrite`: what is
+    evaluated in place of what was checked.
     """
+    tree = cel_macros.expanded(_parsed(text, binds))
+    checked = Checked(tree, variables, functions(includes), is_pattern=_is_pattern)
+    if checked.found:
+        raise NotAnExpression(shown_errors(checked.found, text))
+    return Expression(text, tree, checked.type, cel_macros.with_known_types(tree, checked), rewrite)
+
+
+def _is_pattern(text: str) -> bool:
     try:
-        return str(_typed_environment(declarations).compile(text).return_type().name())
+        re.compile(text)
+    except re.error:
+        return False
+    return True
+
+
+def _parsed(text: str, binds: bool) -> Tree:
+    try:
+        return read_tree(
+            _environment(binds).compile(_without_repeated_parentheses(text), disable_check=True).serialize()
+        )
     except RuntimeError as error:
-        raise NotAnExpression(_by_place(_plain_text(str(error)))) from error
+        raise NotAnExpression(_plain_text(str(error))) from error
 
 
-@lru_cache(maxsize=16)
-def _typed_environment(declarations: str) -> cel.Env:
-    from cel_expr_python import cel
-    from cel_expr_python.ext import ext_optional, ext_strings
-
-    extensions = [ext_strings.ExtStrings(), ext_optional.ExtOptional(), _kubernetes()]
-    return cel.NewEnv(config=cel.NewEnvConfigFromYaml(declarations), extensions=extensions)
-
-
-_PLACE = re.compile(r"ERROR: <input>:(\d+):(\d+): ")
-
-
-def _by_place(text: str) -> str:
-    """The errors of a compilation in the order of their places, without those that are there twice."""
-    starts = [found.start() for found in _PLACE.finditer(text)]
-    if not starts:
+def _without_repeated_parentheses(text: str) -> str:
+    """A text that is deeper in parentheses than the library goes, without those that only repeat others."""
+    if "(" * 16 not in text or "'" in text or '"' in text:
         return text
-    ends = [*starts[1:], len(text)]
-    parts = dict.fromkeys(text[start:end].rstrip("\n") for start, end in zip(starts, ends, strict=True))
-    texts = [part.replace("cannot be the range of", "cannot be range of") for part in parts]
+    partner: dict[int, int] = {}
+    open_: list[int] = []
+    for at, mark in enumerate(text):
+        if mark == "(":
+            open_.append(at)
+        elif mark == ")" and open_:
+            partner[open_.pop()] = at
+    repeated = [at for at, end in partner.items() if partner.get(at + 1) == end - 1]
+    gone = {*repeated, *(partner[at] for at in repeated)}
+    return "".join(mark for at, mark in enumerate(text) if at not in gone)
 
-    def place(part: str) -> tuple[int, int]:
-        found = _PLACE.match(part)
-        assert found is not None
-        return int(found[1]), int(found[2])
 
-    return "\n".join(sorted(texts, key=place))
+_LIBRARIES = "extensions: [{name: two-var-comprehensions}, {name: lists}, {name: strings, version: 2}]"
 
 
-@lru_cache(maxsize=64)
-def _environment(names: tuple[str, ...]) -> cel.Env:
+@lru_cache(maxsize=2)
+def _environment(binds: bool = False) -> cel.Env:
+    """The library with what Kubernetes has; the same for all who use expressions, but for the macro `cel.bind`."""
     from cel_expr_python import cel
-    from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
+    from cel_expr_python.ext import ext_bindings, ext_optional
 
-    extensions = [
-        ext_strings.ExtStrings(),
-        ext_optional.ExtOptional(),
-        ext_bindings.ExtBindings(),
-        ext_math.ExtMath(),
-        _kubernetes(),
-    ]
-    return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN), extensions=extensions)
+    extensions = [ext_optional.ExtOptional(), _kubernetes(), *([ext_bindings.ExtBindings()] if binds else [])]
+    return cel.NewEnv(config=cel.NewEnvConfigFromYaml(_LIBRARIES), extensions=extensions)
+
+
+def _program(tree: Tree) -> cel.Expression:
+    try:
+        return _environment().deserialize(write_tree(tree))
+    except RuntimeError as error:
+        raise NotSupported(_plain_text(str(error))) from error
 
 
 def _kubernetes() -> cel.CelExtensionBase:
@@ -186,6 +224,9 @@ def _kubernetes() -> cel.CelExtensionBase:
     def plain(name: str, result: cel.Type, call: Callable[..., JSON], of: cel.Type = text) -> cel.FunctionDecl:
         return function(name, result, [of], call)
 
+    def plain_of_nothing(name: str, format_: str) -> cel.FunctionDecl:
+        return function(name, fact, [], lambda: cel_formats.format_value(format_))
+
     def versions(name: str, result: cel.Type, call: Callable[..., JSON]) -> cel.FunctionDecl:
         strict = cel.Overload(f"muster_{name}", result, [text], False, call)
         return cel.FunctionDecl(
@@ -195,18 +236,26 @@ def _kubernetes() -> cel.CelExtensionBase:
     return cel.CelExtension(
         "muster.kubernetes",
         [
+            *(plain_of_nothing(f"format.{name}", name) for name in cel_formats.FORMATS),
+            function(cel_macros.FORMATS, fact, [], cel_formats.formats_by_name),
+            function(cel_macros.VALIDATED, fact, [fact, text], cel_formats.validated),
+            function(cel_macros.FORMAT_TEXT, text, [text, some], formatted),
+            function(cel_macros.AS_TEXT, text, [dyn], _as_text),
+            function(cel_macros.MILLISECONDS, whole, [dyn], lambda span: span // timedelta(milliseconds=1)),
+            function(cel_macros.HAS_FIELD, truth, [dyn, text], lambda a, name: isinstance(a, dict) and name in a),
+            cel.FunctionDecl(
+                cel_macros.MAP_INSERT,
+                [
+                    cel.Overload("muster_insert", fact, [fact, dyn, dyn], False, _inserted),
+                    cel.Overload("muster_insert_all", fact, [fact, fact], False, _inserted_all),
+                ],
+            ),
             member("isSorted", truth, [some], _is_sorted),
-            member("sum", dyn, [some], lambda items: sum(items)),
-            member("min", dyn, [some], lambda items: min(items)),
-            member("max", dyn, [some], lambda items: max(items)),
+            member("sum", dyn, [some], _sum),
+            member("min", dyn, [some], _extreme("min", min)),
+            member("max", dyn, [some], _extreme("max", max)),
             member("indexOf", whole, [some, dyn], lambda items, item: items.index(item) if item in items else -1),
             member("lastIndexOf", whole, [some, dyn], _last_index),
-            member("sort", some, [some], sorted),
-            member("distinct", some, [some], _distinct),
-            member("slice", some, [some, whole, whole], _slice),
-            member("reverse", some, [some], lambda items: items[::-1]),
-            members("flatten", some, ([some], _flatten), ([some, whole], _flatten)),
-            plain("lists.range", some, lambda count: list(range(count)), whole),
             function("sets.contains", truth, [some, some], lambda a, b: all(item in a for item in b)),
             function("sets.intersects", truth, [some, some], lambda a, b: any(item in a for item in b)),
             function("sets.equivalent", truth, [some, some], _equivalent),
@@ -252,14 +301,52 @@ def _kubernetes() -> cel.CelExtensionBase:
             member("isLessThan", truth, [fact, fact], lambda a, b: _compared(a, b) < 0),
             member("isGreaterThan", truth, [fact, fact], lambda a, b: _compared(a, b) > 0),
             member("includes", truth, [dyn, dyn], _includes),
-            member("sign", whole, [fact], lambda a: (_nano(a) > 0) - (_nano(a) < 0)),
+            plain("sign", whole, lambda a: (_nano(a) > 0) - (_nano(a) < 0), fact),
             member("isInteger", truth, [fact], lambda a: _nano(a) % NANO == 0),
-            member("asInteger", whole, [fact], lambda a: _nano(a) // NANO),
+            member("asInteger", whole, [fact], _as_integer),
             member("asApproximateFloat", cel.Type.DOUBLE, [fact], lambda a: _nano(a) / NANO),
-            member("add", fact, [fact, fact], lambda a, b: _in_nano(_nano(a) + _nano(b))),
-            member("sub", fact, [fact, fact], lambda a, b: _in_nano(_nano(a) - _nano(b))),
+            member("add", fact, [fact, dyn], lambda a, b: _in_nano(_nano(a) + _nano(b))),
+            member("sub", fact, [fact, dyn], lambda a, b: _in_nano(_nano(a) - _nano(b))),
         ],
     )
+
+
+def _inserted(of: Object, key: JSON, value: JSON) -> Object:
+    if key in of:
+        raise ValueError(f"insert failed: key {key} already exists")
+    return {**of, key: value}
+
+
+def _inserted_all(of: Object, more: Object) -> Object:
+    for key, value in more.items():
+        of = _inserted(of, key, value)
+    return of
+
+
+def _sum(items: list[JSON]) -> JSON:
+    return sum(items[1:], items[0]) if items else 0
+
+
+def _extreme(name: str, of: Callable[[list[JSON]], JSON]) -> Callable[[list[JSON]], JSON]:
+    def found(items: list[JSON]) -> JSON:
+        if not items:
+            raise ValueError(f"{name} called on empty list")
+        return of(items)
+
+    return found
+
+
+def _as_integer(value: Object) -> int:
+    if _nano(value) % NANO:
+        raise ValueError("cannot convert value to integer")
+    return _nano(value) // NANO
+
+
+def _as_text(value: object) -> str:
+    """A time, duration, address or network as text."""
+    if isinstance(value, datetime):
+        return time_text(value)
+    return duration_text(value) if isinstance(value, timedelta) else addresses.text_of(value)
 
 
 def _is_sorted(items: list[JSON]) -> bool:
@@ -273,30 +360,6 @@ def _find(value: str, pattern: str) -> str:
 
 def _last_index(items: list[JSON], item: JSON) -> int:
     return next((at for at in range(len(items) - 1, -1, -1) if items[at] == item), -1)
-
-
-def _distinct(items: list[JSON]) -> list[JSON]:
-    found: list[JSON] = []
-    for item in items:
-        if item not in found:
-            found.append(item)
-    return found
-
-
-def _slice(items: list[JSON], start: int, end: int) -> list[JSON]:
-    if not 0 <= start <= end <= len(items):
-        raise ValueError(f"cannot slice({start}, {end}), list is length {len(items)}")
-    return items[start:end]
-
-
-def _flatten(items: list[JSON], depth: int = 1) -> list[JSON]:
-    found: list[JSON] = []
-    for item in items:
-        if isinstance(item, list):
-            found += _flatten(item, depth - 1) if depth > 1 else item
-        else:
-            found.append(item)
-    return found
 
 
 def _equivalent(a: list[JSON], b: list[JSON]) -> bool:
@@ -374,7 +437,10 @@ def _in_nano(nano: int) -> Object:
     return {_QUANTITY: str(nano)}
 
 
-def _nano(value: Object) -> int:
+def _nano(value: Object | int) -> int:
+    """A quantity, or a whole number as one, in its smallest unit."""
+    if isinstance(value, int):
+        return value * NANO
     if _QUANTITY not in value:
         raise ValueError("no such overload")
     return int(value[_QUANTITY])

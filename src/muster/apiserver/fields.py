@@ -41,10 +41,14 @@ def _with_detail(text: str, detail: str) -> str:
 
 
 def shown(value: JSON) -> str:
-    """A value as messages print it: strings quoted, numbers bare, the rest as JSON."""
+    """A value as messages print it: strings quoted, numbers bare, the rest as JSON, as Go escapes it."""
     if value is None:
         return "null"
-    return dumps(value).decode()
+    text = dumps(value).decode()
+    if isinstance(value, dict | list):
+        for mark in "<>&":
+            text = text.replace(mark, f"\\u{ord(mark):04x}")
+    return text
 
 
 def required(field: str, detail: str = "") -> FieldError:

@@ -11,23 +11,27 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from muster.api.cel_macros import NewIds
+from muster.api.cel_tree import Call, Ident, Node, Tree, mapped
+from muster.api.cel_types import BOOL, STRING, Type, optional_of
 from muster.api.codec import JSON, Object
 from muster.api.expressions import (
+    NO_OVERLOAD,
     EvaluationFailed,
     Expression,
     ExpressionError,
     NotAnExpression,
     NotSupported,
-    compile_expression,
+    compile_typed,
 )
-from muster.apiserver.custom.structure import RULES, child_schema, item_schema
+from muster.apiserver.custom.rule_types import escaped_name, type_of_schema, typed_value
+from muster.apiserver.custom.structure import EMBEDDED, RULES, child_schema, item_schema
 from muster.apiserver.custom.values import ROOT, correlated
 from muster.apiserver.fields import FieldError
 
 logger = logging.getLogger(__name__)
 
 _OLD = re.compile(r"\boldSelf\b")
-_WITH_OPTIONAL = "cel.bind(oldSelf, hadSelf ? optional.of(formerSelf) : optional.none(), ({rule}))"
 _BLOCKING = frozenset(
     {
         "FieldValueNotSupported",
@@ -74,38 +78,77 @@ class RuleTree(Struct, frozen=True):
     items: RuleTree | None
 
 
-def rule_tree(schema: Object) -> RuleTree | None:
-    """The rules of a schema, None if there are none; what does not compile counts as absent."""
-    fields = {name: tree for name, part in (schema.get("properties") or {}).items() if (tree := rule_tree(part))}
+def rule_tree(schema: Object, *, is_root: bool = True) -> RuleTree | None:
+    """The rules of a schema, None if there are none; what does not compile counts as absent.
+
+    `is_root`: the schema is that of whole objects.
+    """
+    named = schema.get("properties") or {}
+    fields = {name: tree for name, part in named.items() if (tree := rule_tree(part, is_root=bool(part.get(EMBEDDED))))}
     values = schema.get("additionalProperties")
-    below = rule_tree(values) if isinstance(values, dict) else None
+    below = rule_tree(values, is_root=bool(values.get(EMBEDDED))) if isinstance(values, dict) else None
     items = item_schema(schema)
-    of_items = rule_tree(items) if items is not None else None
-    rules = tuple(_rule(entry) for entry in schema.get(RULES) or ())
+    of_items = rule_tree(items, is_root=bool(items.get(EMBEDDED))) if items is not None else None
+    entries = schema.get(RULES) or ()
+    type_ = type_of_schema(schema, is_root=is_root) if entries else None
+    rules = tuple(_rule(entry, type_) for entry in entries) if type_ is not None else ()
     if not rules and not fields and below is None and of_items is None:
         return None
     return RuleTree(schema, rules, fields, below, of_items)
 
 
-def compile_rule(entry: Object) -> Expression:
-    """The program of a rule as a schema has it. Raises `NotAnExpression`, `NotSupported`."""
-    text = entry.get("rule") or ""
-    if entry.get("optionalOldSelf") and _OLD.search(text):
-        return compile_expression(_WITH_OPTIONAL.format(rule=text), ("self", "formerSelf", "hadSelf"))
-    return compile_expression(text, ("self", "oldSelf"))
+class WrongType(Exception):
+    """The value of an expression is of another type than it must be; the message is a real server's."""
 
 
-def _rule(entry: Object) -> Rule:
+def compile_rule(entry: Object, type_: Type) -> Expression:
+    """The program of a rule on values of a type. Raises `NotAnExpression`, `NotSupported`, `WrongType`."""
     text = entry.get("rule") or ""
+    if entry.get("optionalOldSelf"):
+        variables = {"self": type_, "oldSelf": optional_of(type_)}
+        found = compile_typed(text, variables, rewrite=_with_former_value)
+    else:
+        found = compile_typed(text, {"self": type_, "oldSelf": type_})
+    if found.type != BOOL:
+        raise WrongType("cel expression must evaluate to a bool")
+    return found
+
+
+def _with_former_value(tree: Tree) -> Tree:
+    """The tree with the optional value made in place, as none can be handed in."""
+    new = NewIds(tree)
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, Ident) or node.name != "oldSelf":
+            return node
+
+        def optional(name: str, *args: Node) -> Call:
+            return Call(new.at(node), Ident(new.at(node), "optional"), name, args)
+
+        former = optional("of", Ident(new.at(node), "formerSelf"))
+        return Call(node.id, None, "_?_:_", (Ident(new.at(node), "hadSelf"), former, optional("none")))
+
+    return tree.with_root(mapped(tree.root, change))
+
+
+def compile_message(entry: Object, type_: Type) -> Expression:
+    """The program of a rule's message. Raises `NotAnExpression`, `NotSupported`, `WrongType`."""
+    found = compile_typed(entry.get("messageExpression") or "", {"self": type_, "oldSelf": type_})
+    if found.type != STRING:
+        raise WrongType("messageExpression must evaluate to a string")
+    return found
+
+
+def _rule(entry: Object, type_: Type) -> Rule:
+    text = entry.get("rule") or ""
+    message = entry.get("messageExpression")
     return Rule(
         text.strip(),
         (entry.get("message") or "").strip(),
         entry.get("reason") or "FieldValueInvalid",
         entry.get("fieldPath") or "",
-        _compiled(lambda: compile_rule(entry), text),
-        _compiled(lambda: compile_expression(entry["messageExpression"], ("self", "oldSelf")), text)
-        if entry.get("messageExpression")
-        else None,
+        _compiled(lambda: compile_rule(entry, type_), text),
+        _compiled(lambda: compile_message(entry, type_), message) if message else None,
         _OLD.search(text) is not None,
         bool(entry.get("optionalOldSelf")),
     )
@@ -114,7 +157,7 @@ def _rule(entry: Object) -> Rule:
 def _compiled(make: Callable[[], Expression], text: str) -> Expression | None:
     try:
         return make()
-    except (NotAnExpression, NotSupported) as error:
+    except (NotAnExpression, NotSupported, WrongType) as error:
         logger.warning("rule is not checked", extra={"rule": text, "error": str(error)})
         return None
 
@@ -153,17 +196,26 @@ def _broken(value: JSON, tree: RuleTree, path: str, old: JSON) -> list[FieldErro
             continue
         try:
             holds = rule.program.evaluate(_variables(rule, seen, before, old is not None))
-        except NotSupported as error:
-            logger.warning("rule is not checked", extra={"rule": rule.text, "error": str(error)})
-            continue
-        except EvaluationFailed as error:
-            type_ = tree.schema.get("type") or ""
-            text = f'Invalid value: "{type_}": {error} evaluating rule: {rule.message or rule.text}'
-            errors.append(FieldError("FieldValueInvalid", path or ROOT, text))
+        except (EvaluationFailed, NotSupported) as error:
+            why = _failure(error, rule.message or rule.text)
+            if why:
+                text = f'Invalid value: "{tree.schema.get("type") or ""}": {why}'
+                errors.append(FieldError("FieldValueInvalid", path or ROOT, text))
             continue
         if holds is not True:
             errors.append(_error(rule, path, _message(rule, seen, before)))
     return errors
+
+
+def _failure(error: ExpressionError, rule: str) -> str:
+    """Why a rule has no value; "": only a real server knows."""
+    if isinstance(error, EvaluationFailed):
+        return f"{error} evaluating rule: {rule}"
+    if str(error) == NO_OVERLOAD:
+        why = "call arguments did not match a supported operator, function or macro signature"
+        return f"'{NO_OVERLOAD}': {why} for rule: {rule}"
+    logger.warning("rule is not checked", extra={"rule": rule, "error": str(error)})
+    return ""
 
 
 def _variables(rule: Rule, seen: JSON, before: JSON, had: bool) -> dict[str, JSON]:
@@ -209,20 +261,4 @@ def cel_value(value: JSON, schema: Object | None) -> JSON:
     if isinstance(value, list):
         items = item_schema(schema)
         return [cel_value(item, items) for item in value]
-    if schema.get("type") == "number" and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    return value
-
-
-_RESERVED = frozenset(
-    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import")
-    + ("let", "loop", "package", "namespace", "return", "var", "void", "while")
-)
-_ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
-
-
-def escaped_name(name: str) -> str:
-    """How rules write the name of a field. Source: apiserver `pkg/cel/escaping.go`."""
-    if name in _RESERVED:
-        return f"__{name}__"
-    return re.sub(r"__|[./-]", lambda match: _ESCAPES[match[0]], name)
+    return typed_value(value, schema)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from muster.api.cel_types import Type
 from muster.api.codec import JSON, Object
-from muster.api.expressions import NotAnExpression, NotSupported, compile_expression
+from muster.api.expressions import NotAnExpression, NotSupported
 from muster.apiserver.custom.patterns import python_pattern
-from muster.apiserver.custom.rules import compile_rule
+from muster.apiserver.custom.rule_types import type_of_schema
+from muster.apiserver.custom.rules import WrongType, compile_message, compile_rule
 from muster.apiserver.custom.structure import (
     EMBEDDED,
     INT_OR_STRING,
@@ -290,25 +292,17 @@ def _defaults(schema: Object, field: str) -> Iterator[FieldError]:
         yield from _defaults(part, path)
 
 
-def _rules(schema: Object, field: str, *, correlates: bool) -> Iterator[FieldError]:
-    """Rules must compile; what only a real server knows is accepted. `correlates`: old values can be found here."""
-    for index, rule in enumerate(schema.get(RULES) or ()):
+def _rules(schema: Object, field: str, *, correlates: bool, is_root: bool = True) -> Iterator[FieldError]:
+    """Rules must compile; what only a real server knows is accepted. `correlates`: old values can be found here.
+
+    `is_root`: the schema is that of whole objects.
+    """
+    entries = schema.get(RULES) or ()
+    type_ = type_of_schema(schema, is_root=is_root) if entries else None
+    for index, rule in enumerate(entries):
         here = f"{field}.{RULES}[{index}]"
-        shown: Object = {"rule": rule.get("rule") or ""}
-        try:
-            compile_rule(rule)
-        except NotAnExpression as error:
-            yield invalid_value(f"{here}.rule", shown, f"compilation failed: {error}")
-        except NotSupported:
-            pass
-        if rule.get("messageExpression"):
-            try:
-                compile_expression(rule["messageExpression"], ("self", "oldSelf"))
-            except NotAnExpression as error:
-                why = f"messageExpression compilation failed: {error}"
-                yield invalid_value(f"{here}.messageExpression", shown, why)
-            except NotSupported:
-                pass
+        if type_ is not None:
+            yield from _compilation(rule, type_, here)
         uses_old = _OLD.search(rule.get("rule") or "") is not None
         if uses_old and not correlates:
             why = "oldSelf cannot be used on the uncorrelatable portion of the schema"
@@ -318,4 +312,30 @@ def _rules(schema: Object, field: str, *, correlates: bool) -> Iterator[FieldErr
             yield invalid_value(f"{here}.optionalOldSelf", rule["optionalOldSelf"], why)
     for path, part, level in _parts(schema, field):
         below = correlates and (level != "item" or schema.get(LIST_TYPE) == "map")
-        yield from _rules(part, path, correlates=below)
+        yield from _rules(part, path, correlates=below, is_root=bool(part.get(EMBEDDED)))
+
+
+def _compilation(rule: Object, type_: Type, here: str) -> Iterator[FieldError]:
+    """What is wrong with the expressions of a rule."""
+    shown: Object = {
+        "Rule": rule.get("rule") or "",
+        "Message": rule.get("message") or "",
+        "MessageExpression": rule.get("messageExpression") or "",
+        "Reason": rule.get("reason"),
+        "FieldPath": rule.get("fieldPath") or "",
+        "OptionalOldSelf": rule.get("optionalOldSelf"),
+    }
+    for name, compiled, prefix in (
+        ("rule", compile_rule, ""),
+        ("messageExpression", compile_message, "messageExpression "),
+    ):
+        if name == "messageExpression" and not rule.get(name):
+            continue
+        try:
+            compiled(rule, type_)
+        except NotAnExpression as error:
+            yield invalid_value(f"{here}.{name}", shown, f"{prefix}compilation failed: {error}")
+        except WrongType as error:
+            yield invalid_value(f"{here}.{name}", shown, str(error))
+        except NotSupported:
+            pass

@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
+from muster.api.cel_types import ANY, BOOL
 from muster.api.codec import JSON, Object, Objects
-from muster.api.expressions import NotAnExpression, NotSupported, compile_expression
+from muster.api.device_selectors import compile_selector
+from muster.api.expressions import NotAnExpression, NotSupported
 from muster.api.labels import label_value_errors
 from muster.apiserver.context import Context
 from muster.apiserver.fields import (
@@ -47,8 +49,6 @@ _IDENTIFIER_TEXT = (
 )
 DEVICE_EFFECTS = ("NoExecute", "NoSchedule", "None")
 _EXTENDED = re.compile(r"[^/]+/[^/]+")
-_TEXTS = re.compile(r"device\.driver|'[^']*'|\"[^\"]*\"")
-_NUMBERS = re.compile(r"-?\d+")
 
 
 class DeviceClassStrategy(Strategy):
@@ -363,20 +363,15 @@ def _validate_expression(text: str, at: str) -> Errors:
     if len(text.encode()) > LONGEST_EXPRESSION:
         return [too_long(at, LONGEST_EXPRESSION)]
     try:
-        compile_expression(text, ("device",))
+        found = compile_selector(text).type
     except NotSupported:
         return []  # a real server may know it
     except NotAnExpression as error:
         return [invalid_value(at, text, f"compilation failed: {error}")]
-    found = _type_of(text.strip())
-    return [invalid_value(at, text, f"must evaluate to bool or the unknown type, not {found}")] if found else []
-
-
-def _type_of(text: str) -> str:
-    """The type of an expression that plainly has another one than bool; "" if it is bool or unknown."""
-    if _TEXTS.fullmatch(text):
-        return "string"
-    return "int" if _NUMBERS.fullmatch(text) else ""
+    if found in (BOOL, ANY):
+        return []
+    shown = str(found).replace("any", "google.protobuf.Any")
+    return [invalid_value(at, text, f"must evaluate to bool or the unknown type, not {shown}")]
 
 
 def _validate_consumers(consumers: Objects, at: str) -> Errors:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
+from muster.api.cel_types import DYN
 from muster.api.codec import JSON, Object
+from muster.api.device_selectors import compile_selector
 from muster.api.expressions import (
     Expression,
     ExpressionError,
-    compile_expression,
     kind_of_value,
     quantity_value,
     semver_value,
 )
 from muster.engine.devices.inventory import Device
 
-_DOMAINS = re.compile(r"\bdevice\s*\.\s*(?:attributes|capacity)\s*\[")
-_STRING = re.compile(
-    r"""[rRbB]{0,2}(\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
-)
-_WORDS = (
-    (re.compile(r"No matching overload.*", re.DOTALL), "no such overload"),
-    (re.compile(r"divide by zero"), "division by zero"),
-    (re.compile(r"Index error: index=(\S+) size=.*"), r"index out of bounds: \1"),
-)
 _NO_BOOL = {
     str: "unsupported native conversion from string to 'bool'",
     int: "unsupported type conversion from 'int' to bool",
@@ -51,18 +42,10 @@ def _matches(device: Device, text: str) -> bool | str:
     try:
         value = expression.evaluate({"device": _variables(device)})
     except ExpressionError as error:
-        return f"CEL runtime error: {_worded(str(error))}"
+        return f"CEL runtime error: {error}"
     except ValueError as error:
         return f"CEL runtime error: {error}"
     return value if isinstance(value, bool) else f"CEL runtime error: {_no_bool(value)}"
-
-
-def _worded(text: str) -> str:
-    """An error in the words of cel-go."""
-    for pattern, words in _WORDS:
-        if pattern.match(text):
-            return pattern.sub(words, text)
-    return text
 
 
 def _no_bool(value: JSON) -> str:
@@ -74,37 +57,7 @@ def _no_bool(value: JSON) -> str:
 
 @lru_cache(maxsize=4096)
 def _compiled(text: str) -> Expression:
-    return compile_expression(with_empty_domains(text), ("device",))
-
-
-def with_empty_domains(text: str) -> str:
-    """The expression in which a domain without attributes or capacities is an empty map, not a missing key."""
-    found = _DOMAINS.search(_blanked(text))
-    if found is None:
-        return text
-    end = _closing(_blanked(text), found.end())
-    if end < 0:
-        return text
-    inside, rest = with_empty_domains(text[found.end() : end]), with_empty_domains(text[end + 1 :])
-    is_optional = inside.lstrip().startswith("?")
-    key = inside.lstrip()[1:] if is_optional else inside
-    domain = f"{text[found.start() : found.end()]}?{key}].orValue(dyn({{}}))"
-    return f"{text[: found.start()]}{f'optional.of({domain})' if is_optional else domain}{rest}"
-
-
-def _blanked(text: str) -> str:
-    """The expression with its string literals replaced by as many spaces."""
-    return _STRING.sub(lambda match: " " * len(match[0]), text)
-
-
-def _closing(text: str, start: int) -> int:
-    """The place of the bracket that closes one that was opened before `start`; -1 if there is none."""
-    depth = 1
-    for at in range(start, len(text)):
-        depth += {"[": 1, "]": -1}.get(text[at], 0)
-        if not depth:
-            return at
-    return -1
+    return compile_selector(text, device=DYN)
 
 
 def _variables(device: Device) -> Object:
