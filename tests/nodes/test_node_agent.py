@@ -15,7 +15,7 @@ from muster.apiserver.store.memory import MemoryStore
 from muster.client.client import Client
 from muster.client.transport import STRATEGIC_MERGE_PATCH, ApiError
 from muster.clock import VirtualClock, run_virtual
-from muster.nodes.agent import NodeAgent
+from muster.nodes.agent import FAIL, NodeAgent
 from muster.nodes.spec import make_nodes, parse_node_spec
 from muster.testing.builders import make_pod
 
@@ -172,6 +172,40 @@ def test_stopped_node_says_nothing_and_its_lease_becomes_short() -> None:
         assert await _phase(client, "p") == "Failed"
         lease = await client.get(LEASES, "kube-node-lease", "node-0")
         assert lease["spec"]["leaseDurationSeconds"] == 3600
+
+    _tell(story)
+
+
+def test_a_node_fails_while_its_annotation_says_so() -> None:
+    async def story(client: Client, clock: VirtualClock, agent: NodeAgent) -> None:
+        await _create(client, "p", run_seconds="10")
+        await clock.sleep(5)
+        await _annotate(client, "true")
+        lease = await client.get(LEASES, "kube-node-lease", "node-0")
+        assert lease["spec"]["leaseDurationSeconds"] == 40
+        await client.patch(NODES, None, "node-0", {"metadata": {"labels": {"a": "b"}}})
+        await clock.sleep(100)
+        assert await _phase(client, "p") == "Running", "nothing goes on there"
+        await _annotate(client, None)
+        await clock.sleep(1)
+        assert await _phase(client, "p") == "Failed"
+        lease = await client.get(LEASES, "kube-node-lease", "node-0")
+        assert lease["spec"]["leaseDurationSeconds"] == 3600
+
+    async def _annotate(client: Client, value: str | None) -> None:
+        await client.patch(NODES, None, "node-0", {"metadata": {"annotations": {FAIL: value}}})
+        await asyncio.sleep(1)
+
+    _tell(story)
+
+
+def test_a_node_that_is_to_have_failed_never_begins() -> None:
+    async def story(client: Client, clock: VirtualClock, agent: NodeAgent) -> None:
+        metadata = {"name": "dead", "annotations": {FAIL: "true"}}
+        await client.create(NODES, None, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        await clock.sleep(1)
+        lease = await client.get(LEASES, "kube-node-lease", "dead")
+        assert lease["spec"]["leaseDurationSeconds"] == 40
 
     _tell(story)
 

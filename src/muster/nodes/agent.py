@@ -29,6 +29,9 @@ from muster.nodes.writer import ENDED_PHASES, PodWriter, Run, SimulatedNode, Spa
 
 logger = logging.getLogger(__name__)
 
+FAIL = "sim.muster-k8s.dev/fail"
+"""Annotation of a node whose machine is to fail while it says `true`."""
+
 
 class NodeAgent:
     """Runs the pods of all nodes that `simulates` accepts (default: every node)."""
@@ -113,7 +116,10 @@ class NodeAgent:
             if change.new is None:
                 self._drop_node(name)
             elif name in self._nodes:
-                self._nodes[name].object = change.new
+                before, self._nodes[name].object = self._nodes[name].object, change.new
+                if _is_to_fail(before) != _is_to_fail(change.new):
+                    act = self.stop_node if _is_to_fail(change.new) else self.start_node
+                    self._tasks.spawn(act(name), f"nodes: machine of {name}")
             elif self._simulates(change.new):
                 self._take_node(change.new)
 
@@ -121,10 +127,16 @@ class NodeAgent:
         name = name_of(obj)
         node = SimulatedNode(obj, _address_of(obj) or self._new_host_address())
         self._nodes[name] = node
-        self._tasks.spawn(self._leases.hold(obj), f"nodes: lease {name}")
+        self._tasks.spawn(self._begin(obj), f"nodes: lease {name}")
         if not is_complete(obj):
             self._tasks.spawn(self._write_node(name), f"nodes: status {name}")
         self._take_waiting(name)
+
+    async def _begin(self, obj: Object) -> None:
+        """Speak for a new node, unless its machine is to have failed."""
+        await self._leases.hold(obj)
+        if _is_to_fail(obj):
+            await self.stop_node(name_of(obj))
 
     def _take_waiting(self, name: str) -> None:
         for pod in self._waiting.pop(name, {}).values():
@@ -335,3 +347,7 @@ def _address_of(node: Object) -> str:
         if entry.get("type") == "InternalIP":
             return str(entry.get("address", ""))
     return ""
+
+
+def _is_to_fail(node: Object) -> bool:
+    return (node["metadata"].get("annotations") or {}).get(FAIL) == "true"
