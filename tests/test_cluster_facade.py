@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -225,3 +226,59 @@ def test_members_that_run_and_one_that_waits_in_a_snapshot_are_of_one_scheduler(
     assert (found["scheduled"], found["state"]) == (2, "Placed")
     assert "schedulerName" not in found["summary"]
     assert found["reasons"] == [{"reason": "Insufficient cpu", "count": 1}]
+
+
+def with_devices(nodes: int) -> Cluster:
+    """Nodes of 32 cpu with the GPUs of the example."""
+    return Cluster.load([*(make_node(f"node-{at}", cpu="32") for at in range(nodes)), *objects_of("gpus.yaml")])
+
+
+def objects_of(name: str) -> Objects:
+    return list(yaml.safe_load_all((Path(__file__).parents[1] / "examples" / "dra" / name).read_text()))
+
+
+def renamed(gang: Objects, name: str) -> Objects:
+    """The same group and pods under another name."""
+    found: Objects = json.loads(json.dumps(gang).replace('"train', f'"{name}'))
+    return found
+
+
+def test_claims_are_made_from_templates_and_devices_of_nodes_count() -> None:
+    cluster, gang = with_devices(2), objects_of("gang.yaml")
+    other = renamed(gang[1:], "other")
+
+    assert with_devices(1).schedule(gang).state == "Infeasible"
+    first = cluster.schedule(gang)
+    assert first.state == "Placed"
+    cluster.apply(first)
+    second = cluster.schedule(other)
+    assert second.state == "Infeasible"
+    assert explanation_of(second)["summary"] == (
+        "needs 3 pods of 2 gpu devices and 4 cpu each; room for 1 of them on 1 node (2 cannot allocate all claims)"
+    )
+
+
+def test_groups_that_are_asked_about_together_take_devices_from_each_other() -> None:
+    gang = objects_of("gang.yaml")
+
+    result = with_devices(2).schedule([*gang, *renamed(gang[1:], "other")])
+
+    assert result.state == "Infeasible"
+    assert {key.partition("-")[0] for key in result.assignments} == {"default/train"}
+
+
+def test_an_own_claim_of_a_group_is_made_once_for_all_its_pods() -> None:
+    group = make_group("train", min_count=2)
+    group["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": "two-gpus"}]
+    entry = {"name": "gpus", "resourceClaimTemplateName": "two-gpus"}
+    pods = [make_pod(f"p{at}", cpu="20", group="train", spec={"resourceClaims": [entry]}) for at in range(2)]
+    template = objects_of("gang.yaml")[0]
+
+    assert (
+        with_devices(2).schedule([template, group, *pods]).state == "Infeasible"
+    )  # two nodes, and one has the devices
+    for pod in pods:
+        pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
+    placed = with_devices(2).schedule([template, group, *pods])
+    assert placed.state == "Placed"
+    assert len(set(placed.assignments.values())) == 1

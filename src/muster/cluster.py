@@ -29,7 +29,17 @@ from muster.api.manifests import (
     resource_of,
 )
 from muster.api.meta import controller_of, key_of, name_of, namespace_of, uid_of
-from muster.api.resource import JOBS, NAMESPACES, NODES, POD_GROUPS, PODS, WORKLOADS, Resource
+from muster.api.resource import (
+    JOBS,
+    NAMESPACES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    WORKLOADS,
+    Resource,
+)
 from muster.apiserver.options import ServerOptions
 from muster.apiserver.request import ApiRequest
 from muster.client.client import object_of, warnings_of
@@ -41,11 +51,13 @@ from muster.controllers.batch.job_creation import new_pod, wanted_active
 from muster.controllers.batch.job_groups import GroupApi, plan_group
 from muster.controllers.batch.job_spec import JobSpec
 from muster.controllers.pod_templates import pod_from_template
+from muster.controllers.storage.resource_claims import claim_of, is_shared
 from muster.engine.decide import DEFAULT_BUDGET, decide
 from muster.engine.explanation.explain import explain
 from muster.engine.explanation.question import DEFAULT_EFFORT
 from muster.engine.explanation.waiting import RunningGroup
 from muster.engine.model import GroupRequest, Infeasible, Member, Placed, Placement
+from muster.engine.objects import KINDS
 from muster.engine.upstream.baseline import greedy
 from muster.nodes.spec import completed
 from muster.scheduler.cache import SchedulerCache
@@ -74,6 +86,7 @@ OURS = "muster"
 """The schedulerName of all pods here: whoever would place them, the question is what we would do."""
 
 _BADNESS: tuple[State, ...] = ("Placed", "Undecided", "Infeasible")
+_MADE = "resourceClaimStatuses"
 _ENDED = ("Succeeded", "Failed")
 _CACHED = {resource.plural: resource for resource in (NODES, PODS, POD_GROUPS, WORKLOADS)}
 
@@ -193,12 +206,15 @@ class Cluster:
         Raises `ManifestError` if the cluster is another one, which has no such node or lacks the room.
         """
         self._objects.create(result.manifests, [])
+        cache = self._objects.cache
         for key, node in result.assignments.items():
-            record = self._objects.cache.pods[key]
-            if node not in self._objects.cache.nodes:
+            if node not in cache.nodes:
                 raise ManifestError("result", 0, f"{key} has the node {node}, which this cluster does not have")
-            if not record.node:
-                self._objects.bind(record.pod, node)
+        new = [Placement(key, node) for key, node in result.assignments.items() if not cache.pods[key].node]
+        cache.reserve_devices(new)
+        for each in new:
+            self._objects.allocate(each.pod)
+            self._objects.bind(cache.pods[each.pod].pod, each.node)
 
     def _create(self, manifests: Sequence[Manifest]) -> tuple[list[tuple[Resource, str]], list[str]]:
         """As `_Objects.create`; with a warning, to whom called us, of each thing that is not used."""
@@ -260,6 +276,8 @@ class Cluster:
 
     def _assume(self, placements: Sequence[Placement], assumed: list[str]) -> dict[str, str]:
         """Puts pods in their places for the questions after this one; the node of each."""
+        self._objects.cache.reserve_volumes(placements)
+        self._objects.cache.reserve_devices(placements)
         for each in placements:
             self._objects.cache.assume(each.pod, each.node)
             assumed.append(each.pod)
@@ -322,6 +340,7 @@ class _Objects:
                 stands_for_pods = obj["kind"] in (JOBS.kind, *SETS) and not _has_started(manifest.object, owned)
                 made = self._expand(manifest, obj, created) if stands_for_pods else [obj]
                 pods += [key_of(each) for each in made if each["kind"] == "Pod" and key_of(each) in self.cache.pods]
+            self._make_claims(created)
         except ManifestError:
             self.remove(created)
             raise
@@ -355,6 +374,17 @@ class _Objects:
         self._store.put(f"/{PODS.plural}/{key_of(pod)}", bound)
         self._tell(PODS, Change("MODIFIED", pod, bound))
 
+    def allocate(self, pod: str) -> None:
+        """Give the claims of a pod the devices that are reserved for it."""
+        reserved = self.cache.state.device_reservation(pod)
+        for each in () if reserved is None else reserved.claims:
+            key = f"/{RESOURCE_CLAIMS.plural}/{each.key}"
+            claim = self._store.get(key)
+            if claim is not None and each.allocation is not None:
+                given = {**claim, "status": {**(claim.get("status") or {}), "allocation": each.allocation}}
+                self._store.put(key, given)
+                self._tell(RESOURCE_CLAIMS, Change("MODIFIED", claim, given))
+
     def _expand(self, manifest: Manifest, owner: Object, created: list[tuple[Resource, str]]) -> Objects:
         """The pods that a Job or a set of replicas stands for, and the group of a Job before them."""
         if owner["kind"] in SETS:
@@ -376,6 +406,38 @@ class _Objects:
                 (workloads if made["kind"] == WORKLOADS.kind else groups).append(made)
             plan = plan_group(job, spec, (), workloads, groups, self._rules)
         return [self._create(manifest, pod, created) for pod in _job_pods(job, spec, plan.group)]
+
+    def _make_claims(self, created: list[tuple[Resource, str]]) -> None:
+        """The claims that new groups and pods ask for by template, by the rules of the controller that makes them."""
+        for kind in (POD_GROUPS, PODS):
+            for key in [key for resource, key in created if resource == kind]:
+                owner = self._store.get(key)
+                if owner is not None and owner["spec"].get("resourceClaims") and not owner.get("status", {}).get(_MADE):
+                    self._make_claims_of(kind, key, owner, created)
+
+    def _make_claims_of(self, kind: Resource, key: str, owner: Object, created: list[tuple[Resource, str]]) -> None:
+        group_name = (owner["spec"].get("schedulingGroup") or {}).get("podGroupName") if kind == PODS else None
+        group = self._store.get(f"/{POD_GROUPS.plural}/{namespace_of(owner)}/{group_name}") if group_name else None
+        made: Objects = []
+        for entry in owner["spec"]["resourceClaims"]:
+            template_name = entry.get("resourceClaimTemplateName")
+            if not template_name:
+                continue
+            if is_shared(group, entry):
+                made += [
+                    each for each in (group or {}).get("status", {}).get(_MADE, ()) if each["name"] == entry["name"]
+                ]
+                continue
+            template = self._store.get(f"/{RESOURCE_CLAIM_TEMPLATES.plural}/{namespace_of(owner)}/{template_name}")
+            if template is None:
+                continue
+            claim = claim_of(kind, owner, entry, template)
+            claim["metadata"]["name"] = f"{name_of(owner)}-{entry['name']}"
+            made.append({"name": entry["name"], "resourceClaimName": name_of(claim)})
+            self._create(Manifest("<claims>", 0, claim), claim, created)
+        told = {**owner, "status": {**(owner.get("status") or {}), _MADE: made}}
+        self._store.put(key, told)
+        self._tell(kind, Change("MODIFIED", owner, told))
 
     def _create(
         self,
@@ -431,6 +493,9 @@ class _Objects:
         return stored
 
     def _tell(self, resource: Resource, change: Change) -> None:
+        if resource.kind in KINDS and _is_kubernetes(resource):
+            self.cache.apply_objects(resource.kind, [change])
+            return
         known = _CACHED.get(resource.plural)
         if known is None or known.group != resource.group:
             return
@@ -505,6 +570,11 @@ def _prepared(obj: Object) -> Object:
     if obj["kind"] == "Pod" and isinstance(obj.get("spec"), dict):
         obj["spec"]["schedulerName"] = OURS
     return obj
+
+
+def _is_kubernetes(resource: Resource) -> bool:
+    """Other groups may have kinds of the same names."""
+    return "." not in resource.group or resource.group.endswith(".k8s.io")
 
 
 def _has_ended(obj: Object) -> bool:

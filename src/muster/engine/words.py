@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from muster.api.quantity import format_units
+from muster.engine.devices.demand import DeviceDemand
+from muster.engine.devices.requests import ALL
 from muster.engine.mixed import Demand
 from muster.engine.shape import Shape
 
@@ -19,7 +23,22 @@ def shape_text(shape: Shape, resources: tuple[str, ...] = ()) -> str:
     """What a pod of the shape requests, of these resources only if any are given: `2 cpu and 4Gi memory`."""
     asked = [(name, units) for name, units in shape.usage.requests if not resources or name in resources]
     asked.sort(key=lambda item: (_LAST.get(item[0], 1 if item[0] == "cpu" else 0), item[0]))
-    return " and ".join(amount_of(name, units) for name, units in asked) or "no resources"
+    devices = shape.usage.devices
+    told = [] if devices is None or resources else list(_devices_told(devices))
+    return " and ".join([*told, *(amount_of(name, units) for name, units in asked)]) or "no resources"
+
+
+def _devices_told(demand: DeviceDemand) -> Iterator[str]:
+    """`2 gpu devices` for each class in claims of its own, by the first alternative; `claim team/nics` for others."""
+    numbers: dict[str, int | None] = {}
+    for use in demand.claims:
+        for entry in () if use.spec is None else use.spec.entries:
+            for choice in entry.choices[:1]:
+                before = numbers.get(choice.device_class, 0)
+                numbers[choice.device_class] = None if before is None or choice.mode == ALL else before + choice.count
+    for name, number in numbers.items():
+        yield f"all {name} devices" if number is None else _plural(number, f"{name} device")
+    yield from (f"claim {use.key}" for use in demand.claims if use.key)
 
 
 def pods(count: int) -> str:

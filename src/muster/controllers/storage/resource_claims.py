@@ -83,12 +83,12 @@ class ResourceClaimController:
             template = entry.get("resourceClaimTemplateName")
             if not template:
                 continue
-            name = _name_in_group(group, entry) if _is_shared(group, entry) else _made_for(owner, entry, state)
+            name = _name_in_group(group, entry) if is_shared(group, entry) else _made_for(owner, entry, state)
             if name:
                 found.append({"name": entry["name"], "resourceClaimName": name})
                 continue
             is_complete = False
-            if not _is_shared(group, entry):
+            if not is_shared(group, entry):
                 yield _claim(kind, owner, entry, state)
         known = (owner.get("status") or {}).get("resourceClaimStatuses") or []
         if found and is_complete and found != known:
@@ -163,7 +163,7 @@ def _members(group: Object, state: State) -> Objects:
     ]
 
 
-def _is_shared(group: Object | None, entry: Object) -> bool:
+def is_shared(group: Object | None, entry: Object) -> bool:
     """Whether a pod's entry means the claim of its group: same name, same template."""
     return group is not None and any(
         other["name"] == entry["name"]
@@ -193,6 +193,11 @@ def _claim(kind: Resource, owner: Object, entry: Object, state: State) -> Action
     if template is None:
         text = f'PodResourceClaim {entry["name"]}: resource claim template "{name}" not found'
         return Emit(owner, "Warning", "FailedResourceClaimCreation", text)
+    return Create(RESOURCE_CLAIMS, claim_of(kind, owner, entry, template))
+
+
+def claim_of(kind: Resource, owner: Object, entry: Object, template: Object) -> Object:
+    """The claim of a pod or PodGroup for an entry of its `spec.resourceClaims`, as it is created from the template."""
     spec = template["spec"]
     given: Object = copy_object(spec.get("metadata") or {})
     reference = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name_of(owner), "uid": uid_of(owner)}
@@ -204,13 +209,12 @@ def _claim(kind: Resource, owner: Object, entry: Object, state: State) -> Action
     }
     if given.get("labels"):
         metadata["labels"] = given["labels"]
-    claim = {
+    return {
         "apiVersion": RESOURCE_CLAIMS.api_version,
         "kind": RESOURCE_CLAIMS.kind,
         "metadata": metadata,
         "spec": copy_object(spec.get("spec") or {}),
     }
-    return Create(RESOURCE_CLAIMS, claim)
 
 
 def _released(claim: Object, valid: Objects, is_protected: bool) -> Iterator[Action]:
