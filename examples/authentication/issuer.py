@@ -68,6 +68,7 @@ def serve(folder: Path) -> None:
         path.write_text(make_certificate(time.time()))
     text = path.read_text()
     certificate = text[text.index("-----BEGIN CERTIFICATE-----") :]
+    (folder / "ca.pem").write_text(certificate)
     (folder / "authentication.yaml").write_text(yaml.safe_dump(configuration(certificate), sort_keys=False))
     public = jwt.algorithms.RSAAlgorithm.to_jwk(signing_key(folder).public_key(), as_dict=True)
     documents = {

@@ -21,6 +21,7 @@ from muster.apiserver.authentication.validation import CheckedConfiguration
 from muster.apiserver.options import Mode
 from muster.cli.errors import BadInput
 from muster.cli.up_access import AccessOptions, anonymous_of, read_configuration
+from muster.cli.up_oidc import OidcOptions
 from muster.clock import VirtualClock, run_virtual
 
 LOOK_UP_S = 1.0
@@ -95,6 +96,13 @@ def options_of(flags: Sequence[str], mode: str) -> AccessOptions:
     return AccessOptions(
         authorization_mode="AlwaysAllow" if mode == "AlwaysAllow" else "RBAC",
         anonymous_auth=cast("None", anonymous),
+        oidc=OidcOptions(
+            **{
+                name.removeprefix("--").replace("-", "_"): value  # type: ignore[arg-type]  # recorded ones are texts
+                for name, _, value in (flag.partition("=") for flag in flags)
+                if name.startswith("--oidc-")
+            }
+        ),
     )
 
 

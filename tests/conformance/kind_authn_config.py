@@ -22,7 +22,7 @@ from muster.api.codec import JSON, Object, dumps
 from muster.apiserver.authentication.issuers import IssuerSet
 from muster.apiserver.authentication.reload import ConfigurationKeeper
 from muster.cli.errors import BadInput
-from muster.cli.up_access import AccessOptions, anonymous_of, read_configuration
+from muster.cli.up_access import AccessOptions, anonymous_of, configured, read_configuration
 from muster.clock import RealClock, VirtualClock, run_virtual
 
 SHOWN_FILE = "is missing in '"
@@ -86,7 +86,7 @@ def _started(line: Object) -> list[Difference]:
 
 def _start(flags: Sequence[str], path: Path | None) -> None:
     options = replace(options_of(flags, "AlwaysAllow" if ALWAYS_ALLOW in flags else "RBAC"), authentication_config=path)
-    anonymous_of(options, read_configuration(path, ISSUER)[1])
+    anonymous_of(options, configured(options, ISSUER)[1])
 
 
 def _short(text: str | None) -> str | None:

@@ -20,9 +20,7 @@ from muster.api.codec import Object
 DATA = Path(__file__).parent / "data"
 GAPS: tuple[tuple[str, str, str], ...] = (
     ("size", "1.3 MB", "answered by the HTTP server, which is not part of the replay"),
-    ("distributed-claims", "the first use", "claims of other sources are not fetched"),
     ("cel-library", "macros", "entries of maps have no order: a list made of them may have another one"),
-    ("flags", "oidc", "no --oidc flags"),
 )
 """Theme, part of the note, and what is missing."""
 

@@ -111,7 +111,7 @@ class Issuers:
             return {key: self.filled(item) for key, item in value.items()}
         return value
 
-    async def fetch(self, url: str, certificate_authority: str) -> Fetched:
+    async def fetch(self, url: str, certificate_authority: str, bearer: str = "") -> Fetched:
         """What the issuer at a URL answers."""
         await self._clock.sleep(0.01)
         for name, one in self._state.items():

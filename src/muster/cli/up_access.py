@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Group, Parameter
 
 from muster.cli.errors import BadInput
+from muster.cli.up_oidc import NO_ISSUER, OidcOptions, configuration_of
 
 if TYPE_CHECKING:
     from muster.apiserver.authentication.accounts import SigningKey
@@ -65,6 +66,9 @@ class AccessOptions:
 
     requestheader_allowed_names: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     """Which common names such proxies may have. Default: any of their CA."""
+
+    oidc: Annotated[OidcOptions, Parameter(name="*", group=ACCESS)] = NO_ISSUER
+    """One issuer of tokens without a file."""
 
     @property
     def asks(self) -> bool:
@@ -118,7 +122,7 @@ async def opened(
     from muster.apiserver.request import User
     from muster.cli.serving import serving_context
 
-    text, config = read_configuration(options.authentication_config)
+    text, config = configured(options)
     anonymous = anonymous_of(options, config)
     issuers = IssuerSet(config or CheckedConfiguration(), clock, fetch)
     token = secrets.token_urlsafe(32)
@@ -203,6 +207,21 @@ def read_configuration(path: Path | None, issuer: str = ISSUER) -> tuple[str, Ch
         raise BadInput(f"{failed}: {error}") from error
     try:
         return text, checked_at_start(config, (issuer,))
+    except ConfigurationError as error:
+        raise BadInput(str(error)) from error
+
+
+def configured(options: AccessOptions, issuer: str = ISSUER) -> tuple[str, CheckedConfiguration | None]:
+    """The text of the configuration file, "" without one, and which issuers are trusted. Raises `BadInput`."""
+    from muster.apiserver.authentication.configuration import ConfigurationError
+    from muster.apiserver.authentication.validation import checked_at_start
+
+    if not options.oidc.is_set:
+        return read_configuration(options.authentication_config, issuer)
+    if options.authentication_config is not None:
+        raise BadInput("authentication-config file and oidc-* flags are mutually exclusive")
+    try:
+        return "", checked_at_start(configuration_of(options.oidc), (issuer,), options.oidc.algorithms)
     except ConfigurationError as error:
         raise BadInput(str(error)) from error
 

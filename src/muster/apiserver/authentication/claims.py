@@ -30,7 +30,7 @@ def issuer_of(token: Token) -> str:
     return _GOOGLE.get(found, found) if isinstance(found, str) else ""
 
 
-def check_id_token(token: Token, audiences: Sequence[str], now: float) -> None:
+def check_id_token(token: Token, audiences: Sequence[str], now: float, algorithms: Sequence[str] = ALGORITHMS) -> None:
     """What must hold of the standard claims before the signature is looked at. Raises `TokenError`."""
     claims = token.claims
     for name in ("iss", "sub", "nonce", "at_hash"):
@@ -50,8 +50,8 @@ def check_id_token(token: Token, audiences: Sequence[str], now: float) -> None:
     if not_before is not None and now + NOT_BEFORE_LEEWAY_S < not_before:
         raise TokenError("oidc: verify token: oidc: current time before the nbf (not before) time")
     _check_sources(claims)
-    if token.algorithm not in ALGORITHMS:
-        expected = " ".join(f'"{name}"' for name in ALGORITHMS)
+    if token.algorithm not in algorithms:
+        expected = " ".join(f'"{name}"' for name in algorithms)
         raise TokenError(
             "oidc: verify token: oidc: id token signed with unsupported algorithm, "
             f'expected [{expected}] got "{token.algorithm}"'
@@ -96,13 +96,32 @@ def _check_sources(claims: Object) -> None:
         raise TokenError("oidc: verify token: oidc: source does not exist")
 
 
-def user_of(checked: Checked, claims: Object) -> User:
-    """The user that the claims of a verified token make, after all rules. Raises `TokenError`."""
+def source_of(claims: Object, claim: str) -> tuple[str, str] | None:
+    """Where a claim is that is not here: a URL, and the token to send there. Raises `TokenError`."""
+    names = claims.get("_claim_names")
+    if claim in claims or not isinstance(names, dict) or claim not in names:
+        return None
+    sources, name = claims.get("_claim_sources"), names[claim]
+    source = sources.get(name) if isinstance(sources, dict) and isinstance(name, str) else None
+    if not isinstance(source, dict):
+        why = f"id token _claim_names contained a source {name} missing in _claims_sources"
+        raise TokenError(f"oidc: could not expand distributed claims: {why}")
+    url, bearer = source.get("endpoint"), source.get("access_token")
+    if not isinstance(url, str) or not url:
+        return None  # a claim that is in the token in another form, which upstream does not take
+    return url, bearer if isinstance(bearer, str) else ""
+
+
+def user_of(checked: Checked, claims: Object, distributed: Mapping[str, JSON] | None = None) -> User:
+    """The user that the claims of a verified token make, after all rules. Raises `TokenError`.
+
+    `distributed`: claims that were fetched from elsewhere, which expressions do not see.
+    """
     mappings = checked.rules.claim_mappings
     seen = as_seen(claims)
     try:
         name = _username(checked, mappings.username, claims, seen)
-        groups = _groups(checked, mappings.groups, claims, seen)
+        groups = _groups(checked, mappings.groups, {**claims, **(distributed or {})}, seen)
         uid = _uid(checked, mappings.uid, claims, seen)
         extra = _extra(checked, mappings, seen)
         if isinstance(claims.get("jti"), str) and claims["jti"]:
@@ -169,8 +188,6 @@ def _groups(checked: Checked, mapping: PrefixedClaim, claims: Object, seen: JSON
         return _texts(compiled, _value(compiled, seen, "group"), "error evaluating group claim expression")
     if not mapping.claim:
         return []
-    if mapping.claim not in claims and mapping.claim in (claims.get("_claim_names") or {}):
-        raise TokenError("oidc: could not expand distributed claims: they are not supported here")
     value = claims.get(mapping.claim)
     if value is None:
         return []

@@ -24,6 +24,7 @@ from muster.apiserver.authentication.configuration import (
     UserRule,
 )
 from muster.apiserver.authentication.expressions import CompilationFailed, Compiled, Subject, compile_for
+from muster.apiserver.authentication.signatures import ALGORITHMS
 from muster.apiserver.fields import (
     FieldError,
     domain_path_errors,
@@ -49,6 +50,8 @@ class Checked(Struct, frozen=True):
 
     rules: JWTAuthenticator
     compiled: dict[tuple[Subject, str], Compiled]
+    algorithms: tuple[str, ...] = ALGORITHMS
+    """How tokens may be signed."""
 
     def claims(self, text: str) -> Compiled:
         """The compiled expression over claims."""
@@ -84,7 +87,9 @@ class _Checker:
 
 
 def check_configuration(
-    config: AuthenticationConfiguration, disallowed_issuers: Sequence[str] = ()
+    config: AuthenticationConfiguration,
+    disallowed_issuers: Sequence[str] = (),
+    algorithms: tuple[str, ...] = ALGORITHMS,
 ) -> tuple[CheckedConfiguration, list[FieldError]]:
     """The configuration with compiled expressions, and everything that is wrong with it."""
     errors: list[FieldError] = []
@@ -98,7 +103,7 @@ def check_configuration(
         checker = _Checker()
         _check_authenticator(checker, rules, disallowed_issuers, f"jwt[{at}]")
         errors += checker.errors
-        issuers.append(Checked(rules, checker.compiled))
+        issuers.append(Checked(rules, checker.compiled, algorithms))
         field = f"jwt[{at}].issuer"
         errors += _once(f"{field}.url", rules.issuer.url, seen_urls)
         if rules.issuer.discovery_url:
@@ -117,9 +122,11 @@ def joined(errors: Sequence[FieldError]) -> str:
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
-def checked_at_start(config: AuthenticationConfiguration, own_issuers: Sequence[str]) -> CheckedConfiguration:
+def checked_at_start(
+    config: AuthenticationConfiguration, own_issuers: Sequence[str], algorithms: tuple[str, ...] = ALGORITHMS
+) -> CheckedConfiguration:
     """The configuration of a server that starts. Raises `ConfigurationError`."""
-    checked, errors = check_configuration(config)
+    checked, errors = check_configuration(config, algorithms=algorithms)
     if errors:
         raise ConfigurationError(f"invalid authentication configuration: {joined(errors)}")
     for rules in config.jwt:
@@ -127,6 +134,9 @@ def checked_at_start(config: AuthenticationConfiguration, own_issuers: Sequence[
         clash = _url_errors("issuer.url", rules.issuer.url, own_issuers)
         if clash:
             raise ConfigurationError(joined(clash))
+    unknown = next((name for name in algorithms if name not in ALGORITHMS), None)
+    if unknown is not None:
+        raise ConfigurationError(f'oidc: unsupported signing alg: "{unknown}"')
     check_usable(config)
     return checked
 
