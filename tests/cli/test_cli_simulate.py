@@ -86,6 +86,17 @@ def test_objects_of_a_later_time_come_then(gang_file: Path, tmp_path: Path, caps
     assert 90 < group["first_scheduled_s"] < 120
 
 
+def test_a_pod_leaves_a_broken_device_and_its_job_goes_on_with_another(capsys: pytest.CaptureFixture[str]) -> None:
+    dra = Path(__file__).parents[2] / "examples" / "dra"
+    files = [f"{dra}/gpus.yaml", f"{dra}/job.yaml"]
+    found = run_json(["simulate", "--nodes", "2", "-f", *files, "--at", f"5s={dra}/broken.yaml"], capsys)
+    assert [(each["by"], each["pod"][:15]) for each in found["evictions"]] == [
+        ("DeletionByDeviceTaintManager", "default/train-0")
+    ]
+    assert {pod["phase"] for pod in found["pods"]} == {"Succeeded"}
+    assert len(found["pods"]) == 3
+
+
 def test_until_ends_the_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pod = make_pod("long", annotations={"sim.muster-k8s.dev/run-seconds": "600"})
     file = write(tmp_path / "pod.yaml", pod)

@@ -26,6 +26,7 @@ from muster.controllers.namespace import NamespaceController
 from muster.controllers.network.endpoints import EndpointsController
 from muster.controllers.network.endpointslice import EndpointSliceController
 from muster.controllers.network.endpointslice_mirroring import EndpointSliceMirroring
+from muster.controllers.node.device_taint_eviction import DeviceTaintEviction
 from muster.controllers.node.node_lifecycle import ALL, NodeLifecycle
 from muster.controllers.node.node_ttl import NodeTtlController
 from muster.controllers.node.pod_gc import PodGarbageCollector
@@ -99,6 +100,9 @@ CLUSTER_CONTROLLERS: Mapping[str, Factory] = {
     "cronjob-controller": _plain(lambda options: CronJobController()),
     "daemonset-controller": _plain(lambda options: DaemonSetController(options.removal_tie)),
     "deployment-controller": _plain(lambda options: DeploymentController()),
+    "device-taint-eviction-controller": _discovering(
+        lambda kinds: DeviceTaintEviction(kinds.find("resource.k8s.io", "devicetaintrules"))
+    ),
     "disruption-controller": _plain(lambda options: DisruptionController()),
     "endpoints-controller": _plain(lambda options: EndpointsController()),
     "endpointslice-controller": _plain(lambda options: EndpointSliceController()),
