@@ -51,7 +51,7 @@ class Shape:
     (container sums with defaults, without the pod level). `images`: normalised names of containers, init containers and
     image volumes; `image_containers` of them belong to containers. `spread`: its own topology spread constraints;
     `owner`: (kind, name) of a controller whose selector default constraints go by. `features`: what the node must have
-    declared.
+    declared. `domain`: that of a topology to which pods are dealt in a search; no rule of Kubernetes reads it.
     """
 
     usage: Usage
@@ -64,6 +64,7 @@ class Shape:
     spread: tuple[SpreadRule, ...] = ()
     owner: tuple[str, str] | None = None
     features: tuple[str, ...] = ()
+    domain: int = -1
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:

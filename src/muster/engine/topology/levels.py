@@ -132,7 +132,12 @@ def _at_level(
         return inside(here, snapshot, request, budget)
 
     if not hopeful:
-        return _refused(partition, int(choice.domains[0]), len(choice.domains), place(int(choice.domains[0]), 1))
+        decision = place(int(choice.domains[0]), 1)
+        if isinstance(decision, Undecided):
+            # Counting has decided it, whatever the search may say in so short a time.
+            room = f"room for {int(choice.most[0])} of the {len(request.members)} pods"
+            decision = Infeasible(room, decision.diagnosis)
+        return _refused(partition, int(choice.domains[0]), len(choice.domains), decision)
     best: Placed | None = None
     first: Decision | None = None
     undecided: Undecided | None = None

@@ -8,10 +8,13 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.engine.arrays import Ints
+from muster.engine.arrays import Ints, Ints32
+from muster.engine.model import Status
 from muster.engine.nodes import NodeTable
-from muster.engine.profile import Profile, remembered
-from muster.engine.topology.domains import Within, limited
+from muster.engine.profile import Profile, limited_to, remembered
+from muster.engine.shape import Shape
+from muster.engine.snapshot import Snapshot
+from muster.engine.topology.domains import PLUGIN, Within, limited
 
 
 class Partition(Struct, frozen=True):
@@ -57,6 +60,21 @@ class Partition(Struct, frozen=True):
         """int64[D]: how many of the rows (with repetition) are in each domain."""
         found = self.ids[np.array(rows, dtype=np.int64)] if len(rows) else np.zeros(0, dtype=np.int64)
         return np.bincount(found[found >= 0], minlength=len(self)).astype(np.int64)
+
+
+class AsDealt(Struct, frozen=True):
+    """The rule that a pod goes to the domain of these labels to which its shape is dealt."""
+
+    keys: tuple[str, ...]
+    name: str = PLUGIN
+
+    def count(self, shape: Shape, snapshot: Snapshot) -> Ints32:
+        """Any number on nodes of the domain, none elsewhere."""
+        return limited_to(partition_of(snapshot.table, self.keys).ids == shape.domain)
+
+    def reasons(self, shape: Shape, snapshot: Snapshot, rows: Ints) -> list[Status]:
+        """The same for all other nodes."""
+        return [Status(PLUGIN, ("node(s) were outside of the topology domain",), resolvable=False)] * len(rows)
 
 
 def partition_of(table: NodeTable, keys: Sequence[str]) -> Partition:

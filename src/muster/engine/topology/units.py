@@ -8,6 +8,7 @@ does not place enough of them, ways to share unlike parts out are tried one afte
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +17,11 @@ from typing import TypeAlias
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api.topology import Policy
 from muster.engine.arrays import Ints
+from muster.engine.between import Apart, Between, Even, Near, rules_between, says_between
 from muster.engine.diagnose import diagnose
 from muster.engine.mixed import Demand, binding, demands_of
 from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed, Placement, Undecided
@@ -27,8 +30,8 @@ from muster.engine.profile import Profile
 from muster.engine.shape import Shape
 from muster.engine.snapshot import Snapshot, Trial
 from muster.engine.topology.layout import Layout
-from muster.engine.topology.partition import Partition, partition_of
-from muster.engine.topology.search import Part, share_out
+from muster.engine.topology.partition import AsDealt, Partition, partition_of
+from muster.engine.topology.search import Ask, AskAll, Dealt, Part, share_out
 from muster.engine.topology.shares import nested_shares
 
 Inside: TypeAlias = Callable[[Profile, Snapshot, GroupRequest, int], Decision]
@@ -244,14 +247,54 @@ class _Work:
     def share_out(self, snapshot: Snapshot, units: Sequence[Unit], needed: int) -> bool:
         """Places enough members after all, if some way to share the units out does; else whether it is sure that none
         does."""
-        members = [member for unit in units for member in unit.members]
-        if binding(self.profile, snapshot, demands_of(members)):
-            return False
+        ask: Ask = partial(self._ask, snapshot)
+        ask_all: AskAll | None = None
+        demands = demands_of([member for unit in units for member in unit.members])
+        if binding(self.profile, snapshot, demands):
+            kinds = self._kinds_of_rules(snapshot, demands)
+            if kinds is None or not (kinds <= {Apart, Near} or (kinds == {Even} and self._is_even_inside())):
+                return False
+            if kinds & {Apart, Near}:
+                ask, ask_all = partial(self._ask_without_rules, snapshot), partial(self._ask_all, snapshot)
         parts = [Part(unit.members, unit.kind, self._open_to(snapshot, unit)) for unit in units]
-        found = share_out(parts, needed, partial(self._ask, snapshot), self.limit * _QUESTIONS)
+        found = share_out(parts, needed, ask, self.limit * _QUESTIONS, ask_all)
         if found.placements:
             self.placed = dict(found.placements)
         return found.proved
+
+    def _kinds_of_rules(self, snapshot: Snapshot, demands: Sequence[Demand]) -> set[type[Between]] | None:
+        """What rules the pods have about each other; None where volumes or devices matter as well."""
+        shapes = [demand.shape for demand in demands]
+        if any(shape.usage.volumes or shape.usage.devices for shape in shapes):
+            return None
+        return {type(rule) for rule in rules_between(self.profile, shapes, snapshot)}
+
+    def _is_even_inside(self) -> bool:
+        """Whether pods that are to be spread evenly see none but those in their own domain."""
+        subgroups = self.layout.terms.subgroups
+        if subgroups is None:
+            return False
+        column = self.inner.keys.index(subgroups.key)
+        return len({values[column] for values in self.inner.values}) == len(self.inner)
+
+    def _ask_without_rules(self, snapshot: Snapshot, domain: int, members: tuple[Member, ...]) -> Decision:
+        """Whether they fit but for the rules about each other: if not, neither do they beside others."""
+        filters = tuple(rule for rule in self.profile.filters if not says_between(rule))
+        request = GroupRequest(members[0].key, members, len(members))
+        profile = self.inner.limited(replace(self.profile, filters=filters), domain, ())
+        return self.inside(profile, snapshot, request, max(1, self.limit // 4))
+
+    def _ask_all(self, snapshot: Snapshot, dealt: Dealt) -> Decision:
+        """Whether all members fit at once, each in the domain to which it is dealt."""
+        members = tuple(
+            replace(member, shape=dataclasses.replace(member.shape, domain=domain))
+            for domain, parts in sorted(dealt.items())
+            for part in parts
+            for member in part.members
+        )
+        request = GroupRequest(members[0].key, members, len(members))
+        profile = replace(self.profile, filters=(AsDealt(self.inner.keys), *self.profile.filters))
+        return self.inside(profile, snapshot, request, max(1, self.limit // 4))
 
     def _open_to(self, snapshot: Snapshot, unit: Unit) -> tuple[int, ...]:
         """The domains that may hold the unit."""
