@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.api.codec import Object, dumps, loads
-from muster.api.manifests import load
+from muster.api.manifests import load, with_custom_kinds
 from muster.apiserver.authentication.configuration import decode_configuration
 from muster.apiserver.authentication.validation import check_configuration
 from muster.cli.main import main
@@ -29,7 +29,7 @@ MANIFESTS = [
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda path: str(path.relative_to(EXAMPLES)))
 def test_every_example_is_a_manifest(file: Path) -> None:
-    assert load(file)
+    assert all(with_custom_kinds([load(file, any_kind=True)]))
 
 
 @pytest.mark.parametrize("name", ["gang-job.yaml", "gang-pods.yaml"])
