@@ -67,6 +67,9 @@ class AccessOptions:
     requestheader_allowed_names: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     """Which common names such proxies may have. Default: any of their CA."""
 
+    enable_bootstrap_token_auth: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    """Whether secrets of type bootstrap.kubernetes.io/token in kube-system let new nodes in."""
+
     oidc: Annotated[OidcOptions, Parameter(name="*", group=ACCESS)] = NO_ISSUER
     """One issuer of tokens without a file."""
 
@@ -136,6 +139,7 @@ async def opened(
         static=static,
         anonymous=anonymous,
         certificates=certificates,
+        takes_bootstrap_tokens=options.enable_bootstrap_token_auth,
     )
     cluster.server.authenticator = authenticator
     is_constrained = cluster.options.emulate != "1.35"

@@ -1,7 +1,7 @@
 """The chain of authenticators: from a request's credentials to a user.
 
-Certificates come first, then tokens, in upstream's order: static ones, service accounts', then the issuers of the
-configuration. Who shows no credentials is anonymous where that is allowed; who shows bad ones is refused. Source:
+Certificates come first, then tokens, in upstream's order: static ones, service accounts', bootstrap tokens, then the
+issuers of the configuration. Who shows no credentials is anonymous where that is allowed; who shows bad ones is refused. Source:
 apiserver `pkg/authentication/request`, `pkg/authentication/token`.
 """
 
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from muster.apiserver.authentication.accounts import Accounts, account_of, is_of
+from muster.apiserver.authentication.bootstrap import bootstrap_user
 from muster.apiserver.authentication.certificates import Certificates
 from muster.apiserver.authentication.configuration import Anonymous
 from muster.apiserver.authentication.issuers import IssuerSet
@@ -61,6 +62,7 @@ class Authenticator:
         static: Mapping[str, User] | None = None,
         anonymous: Anonymous | None = None,
         certificates: Certificates | None = None,
+        takes_bootstrap_tokens: bool = False,
     ) -> None:
         self._issuers = issuers
         self._store = store
@@ -69,6 +71,7 @@ class Authenticator:
         self._static = static or {}
         self._anonymous = anonymous or Anonymous()
         self._certificates = certificates or Certificates()
+        self._takes_bootstrap_tokens = takes_bootstrap_tokens
         self._accepted: dict[tuple[str, tuple[str, ...]], tuple[float, Verdict]] = {}
 
     def replace_issuers(self, issuers: IssuerSet) -> IssuerSet | None:
@@ -130,7 +133,8 @@ class Authenticator:
             return Verdict(error=_INVALID)
         token = parse_token(text)
         if token is None:
-            return Verdict(error=_INVALID)
+            new = bootstrap_user(self._store, text, self._clock.now()) if self._takes_bootstrap_tokens and own else None
+            return Verdict(_authenticated(new), own) if new is not None else Verdict(error=_INVALID)
         try:
             if is_of(self._accounts, token):
                 user, shared = account_of(self._accounts, token, wanted, self._store, self._clock.now())
