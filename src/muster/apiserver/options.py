@@ -18,6 +18,7 @@ class ServerOptions(Struct, frozen=True):
     emulated release, else of 1.36.
     `taint_new_nodes`: new nodes get the not-ready taint, as TaintNodesByCondition does; None: only under `emulate`.
     `authorization_modes`: who decides what a user may do; with RBAC the server makes the roles that every cluster has.
+    `restricts_nodes`: whether kubelets may write only what is theirs, as with upstream's plugin NodeRestriction.
     `bookmark_interval_s`: how often watches that allow bookmarks get one.
     """
 
@@ -26,6 +27,7 @@ class ServerOptions(Struct, frozen=True):
     taint_new_nodes: bool | None = None
     bookmark_interval_s: float = 60.0
     authorization_modes: tuple[Mode, ...] = ("AlwaysAllow",)
+    restricts_nodes: bool = False
 
     @property
     def job_group_rules(self) -> JobGroups:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from muster.api.codec import JSON, Object, Objects, copy_object
 from muster.apiserver import bodies, errors, scaling
 from muster.apiserver.context import Context
+from muster.apiserver.node_restriction import restrict, restrict_token
 from muster.apiserver.patching import patched
 from muster.apiserver.registry import binding, budgets, processes, reviews
 from muster.apiserver.registry import resize as resizing
@@ -99,6 +100,7 @@ def evict(call: Call) -> Object:
         raise errors.method_not_allowed()
     body = bodies.read_any(call.request, "Eviction")
     stored = call.stored()
+    restrict(call.ctx, call.served, "create", call.name, None, stored)
     options = budgets.eviction_options(body, call.ctx)
     budget = budgets.spend(stored, call.ctx)
     if budget is not None and not call.ctx.dry_run:
@@ -196,7 +198,9 @@ def token(call: Call) -> Object:
     """POST of a TokenRequest: a token for a service account."""
     if call.request.method != "POST":
         raise errors.method_not_allowed()
-    return reviews.issued(call.stored(), bodies.read_any(call.request, "TokenRequest"), call.ctx, call.namespace)
+    account, request = call.stored(), bodies.read_any(call.request, "TokenRequest")
+    restrict_token(call.ctx, call.namespace, call.name, request)
+    return reviews.issued(account, request, call.ctx, call.namespace)
 
 
 def log(call: Call) -> JSON:

@@ -16,6 +16,7 @@ from muster.apiserver.decoding import WrongValue
 from muster.apiserver.errors import Qualified, StatusError
 from muster.apiserver.fields import FieldError, invalid_value
 from muster.apiserver.limit_ranges import check_ranges, default_from_ranges
+from muster.apiserver.node_restriction import restrict
 from muster.apiserver.patching import as_merged, patched
 from muster.apiserver.quota_admission import charges
 from muster.apiserver.registry.strategy import Strategy
@@ -106,6 +107,7 @@ class Verbs:
         strategy.default(obj, ctx)
         entries = self._entries_of_new(ctx, served, obj)
         strategy.admit_create(obj, ctx)
+        restrict(ctx, served, "create", meta.get("name", ""), obj, None)
         default_from_ranges(ctx, served, namespace, obj)
         metadata.generate_name(meta, ctx.rng, lambda name: self.store.get(served.key(namespace, name)) is not None)
         metadata.complete_new(meta, ctx)
@@ -227,6 +229,7 @@ class Verbs:
         strategy, old = served.strategy, shown_as(served, stored)
         self.check_preconditions(served, new["metadata"], stored, patches=patches)
         strategy.default(new, ctx)
+        restrict(ctx, served, "update", old["metadata"]["name"], new, old)
         entries = self.entries_after(ctx, served, old, new, new["metadata"].get("managedFields"))
         fixed = metadata.validate_fixed(new["metadata"], old["metadata"])
         metadata.restore_fixed(new["metadata"], old["metadata"])
@@ -253,6 +256,7 @@ class Verbs:
         """Make the status of `new` that of a stored object; `new` keeps nothing else but its resourceVersion."""
         strategy, old = served.strategy, shown_as(served, stored)
         self.check_preconditions(served, new["metadata"], stored, patches=patches)
+        restrict(ctx, served, "update", old["metadata"]["name"], new, old)
         fixed = metadata.validate_fixed(new["metadata"], old["metadata"])
         entries = self.entries_after(ctx, served, _of_status(old), _of_status(new), None)
         changed = {**old, "metadata": self._status_metadata(strategy, new["metadata"], old["metadata"])}
@@ -307,6 +311,7 @@ class Verbs:
         """Begin or complete a deletion; the object, or a Status when it is gone."""
         stored = self.stored(served, namespace, name)
         served.strategy.admit_delete(stored, ctx)
+        restrict(ctx, served, "delete", name, None, stored)
         _check_delete(served, stored["metadata"], options)
         step = deletion.begin(stored, served.strategy, options, ctx)
         key = served.key(namespace, name)

@@ -86,7 +86,7 @@ def up(
     if not 0 <= port <= 65535:
         raise BadInput(f"--port {port}: must be a number from 0 to 65535")
     configure_logging()
-    options = replace(live_options(behaviour), authorization_modes=access.modes)
+    options = replace(live_options(behaviour), authorization_modes=access.modes, restricts_nodes="Node" in access.modes)
     plan = Plan(read_node_specs(nodes), options, data, port, write_kubeconfig, access)
     gc.disable()
     try:

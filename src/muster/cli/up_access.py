@@ -52,7 +52,7 @@ class AccessOptions:
 
     authorization_mode: Literal["AlwaysAllow", "RBAC", "Node,RBAC"] = "AlwaysAllow"
     """Whether every user may do everything, or what roles and bindings give them. With Node, kubelets may read what
-    the pods of their node need."""
+    the pods of their node need, and write only what is theirs (NodeRestriction)."""
 
     anonymous_auth: Annotated[Literal["true", "false"] | None, Parameter(show_default=False)] = None
     """Whether requests without credentials are let in, as user system:anonymous. Default: with RBAC, unless the

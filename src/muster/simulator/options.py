@@ -33,6 +33,7 @@ class ClusterOptions(Struct, frozen=True):
     `placement`: how decisions are made. `pod_by_pod`: groups are ignored, as by a scheduler without them.
     `node_events`: whether simulated kubelets write events. `controllers` and `scheduler`: what else can be set there;
     fields that are also here are overwritten. `authorization_modes`: who decides what users may do.
+    `restricts_nodes`: whether kubelets may write only what is theirs.
     """
 
     without: frozenset[str] = frozenset()
@@ -44,6 +45,7 @@ class ClusterOptions(Struct, frozen=True):
     controllers: ControllerOptions = field(default_factory=ControllerOptions)
     scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
     authorization_modes: tuple[Mode, ...] = ("AlwaysAllow",)
+    restricts_nodes: bool = False
 
     def has(self, component: str) -> bool:
         """Whether a component is part of the cluster."""
@@ -61,7 +63,10 @@ class ClusterOptions(Struct, frozen=True):
     def server_options(self) -> ServerOptions:
         """The options of the API server."""
         return ServerOptions(
-            emulate=self.emulate, job_groups=self.job_groups, authorization_modes=self.authorization_modes
+            emulate=self.emulate,
+            job_groups=self.job_groups,
+            authorization_modes=self.authorization_modes,
+            restricts_nodes=self.restricts_nodes,
         )
 
     def controller_options(self) -> ControllerOptions:

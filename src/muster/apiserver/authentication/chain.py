@@ -1,8 +1,8 @@
 """The chain of authenticators: from a request's credentials to a user.
 
 Certificates come first, then tokens, in upstream's order: static ones, service accounts', bootstrap tokens, then the
-issuers of the configuration. Who shows no credentials is anonymous where that is allowed; who shows bad ones is refused. Source:
-apiserver `pkg/authentication/request`, `pkg/authentication/token`.
+issuers of the configuration. Who shows no credentials is anonymous where that is allowed; who shows bad ones is
+refused. Source: apiserver `pkg/authentication/request`, `pkg/authentication/token`.
 """
 
 from __future__ import annotations

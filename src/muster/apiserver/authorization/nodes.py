@@ -26,6 +26,8 @@ def decide(store: Store, user: User, attributes: Attributes) -> Decision:
     if not user.name.startswith(PREFIX) or GROUP not in user.groups:
         return Decision(False)
     node = user.name.removeprefix(PREFIX)
+    if not node:
+        return Decision(False, f'unknown node for user "{user.name}"')
     if attributes.is_resource:
         match attributes.group, attributes.resource:
             case "", ("secrets" | "configmaps"):
@@ -38,6 +40,10 @@ def decide(store: Store, user: User, attributes: Attributes) -> Decision:
                 return _account_token(store, node, attributes)
             case "coordination.k8s.io", "leases":
                 return _lease(node, attributes)
+            case "storage.k8s.io", "csinodes":
+                return _csi_node(node, attributes)
+            case "resource.k8s.io", "resourceslices":
+                return _slice(store, node, attributes)
             case "", "nodes":
                 decision = _node(node, attributes)
                 if decision is not None:
@@ -82,6 +88,36 @@ def _lease(node: str, attributes: Attributes) -> Decision:
     if attributes.verb != "create" and attributes.name != node:
         return Decision(False, "can only access node lease with the same name as the requesting node")
     return _ALLOW
+
+
+def _csi_node(node: str, attributes: Attributes) -> Decision:
+    if attributes.subresource:
+        return Decision(False, "cannot authorize CSINode subresources")
+    if attributes.verb not in ("get", "create", "update", "patch", "delete"):
+        return Decision(False, "can only get, create, update, patch, or delete a CSINode")
+    if attributes.verb != "create" and attributes.name != node:
+        return Decision(False, "can only access CSINode with the same name as the requesting node")
+    return _ALLOW
+
+
+def _slice(store: Store, node: str, attributes: Attributes) -> Decision:
+    if attributes.subresource:
+        return Decision(False, "cannot access subresource")
+    match attributes.verb:
+        case "create":
+            return _ALLOW  # for which node is seen at admission
+        case "get" | "update" | "patch" | "delete":
+            found = store.get(f"/resourceslices/{attributes.name}") or {}
+            if (found.get("spec") or {}).get("nodeName") == node:
+                return _ALLOW
+            return Decision(False, f"no relationship found between node '{node}' and this object")
+        case "list" | "watch" | "deletecollection":
+            if ("spec.nodeName", node) in attributes.fields:
+                return _ALLOW
+            why = "can only list/watch/deletecollection resourceslices with spec.nodeName field selector"
+            return Decision(False, why)
+    verbs = "get, watch, list, create, update, patch, delete, deletecollection"
+    return Decision(False, f"only the following verbs are allowed for a ResourceSlice: {verbs}")
 
 
 def _node(node: str, attributes: Attributes) -> Decision | None:
