@@ -8,7 +8,14 @@ from html import escape
 from muster.api.codec import Object, Objects
 from muster.simulator.groups import GroupView, find_groups
 from muster.simulator.report_moments import Stay, groups_over_time, levels_of, moments_of, stays_of
-from muster.simulator.report_pictures import Colours, cluster_picture, main_resource, numbers_picture, timeline
+from muster.simulator.report_pictures import (
+    Colours,
+    cluster_picture,
+    main_resource,
+    nodes_a_cell,
+    numbers_picture,
+    timeline,
+)
 from muster.simulator.world import Outcome
 
 MANY = 40
@@ -120,7 +127,9 @@ def _pictures(outcome: Outcome, report: Object, stays: Sequence[Stay], asked: li
         return ""
     resource, levels = main_resource(nodes), levels_of(nodes, asked)
     moments = moments_of(stays, [each["time_s"] for each in report["evictions"]], outcome.time_s)
-    parts = [f"<p>Width of a node: its {escape(resource)}. Colours: groups; grey: pods without one.</p>"]
+    most, width = nodes_a_cell(nodes), escape(resource)
+    what = f"A cell: up to {most} nodes of a domain; its width: their {width}" if most > 1 else f"A node: its {width}"
+    parts = [f"<p>{what}. Colours: groups; grey: pods without one, and what is too little to be seen.</p>"]
     for name, at_s in moments:
         picture = cluster_picture(nodes, stays, at_s, levels, resource, colours)
         parts.append(f"<h3>{escape(name.capitalize())}: {at_s:g} s</h3>{picture or _NOTHING_RUNS}")

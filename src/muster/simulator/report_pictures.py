@@ -1,7 +1,7 @@
 """Pictures of a cluster and of its gangs over time, as SVG. Pure; equal input gives equal bytes.
 
 A node is a cell; its main resource (a device, else cpu) is its width, filled from the left by the pods that are on it,
-in the colours of their groups.
+in the colours of their groups. In large clusters a cell stands for the nodes of a domain, some of them if it is large.
 """
 
 from __future__ import annotations
@@ -78,9 +78,22 @@ class _Size(Struct, frozen=True):
         return columns * (self.width + self.gap) - self.gap + 1, rows * (self.height + self.gap) - self.gap + 1
 
 
-_LARGE, _SMALL = _Size(56, 20, 4), _Size(18, 9, 2, has_slots=False)
+_LARGE, _SMALL, _MANY = _Size(56, 20, 4), _Size(18, 9, 2, has_slots=False), _Size(72, 20, 4, has_slots=False)
 _MOST_LARGE = 400
 """Of more nodes than these only small pictures are drawn."""
+_MOST_SMALL = 1_200
+"""Of more nodes than these, those of a domain are drawn together."""
+_TOGETHER = 64
+"""So many nodes are drawn as one at most."""
+_MOST_NAMED = 8
+"""So many groups are named for a cell, those that hold most."""
+_NARROWEST = 0.6
+"""What is narrower on a cell, in pixels, is drawn together with the other such."""
+
+
+def nodes_a_cell(nodes: Objects) -> int:
+    """How many nodes a cell of a picture of all nodes stands for at most."""
+    return _TOGETHER if len(nodes) > _MOST_SMALL else 1
 
 
 def _columns(number: int) -> int:
@@ -97,7 +110,8 @@ def cluster_picture(
             running.setdefault(stay.node, []).append(stay)
     if not running:
         return ""
-    size = _LARGE if len(nodes) <= _MOST_LARGE else _SMALL
+    together = nodes_a_cell(nodes)
+    size = _MANY if together > 1 else _LARGE if len(nodes) <= _MOST_LARGE else _SMALL
     parts = []
     outer: tuple[str, ...] | None = None
     for values, members in domains_of(nodes, levels).items():
@@ -105,10 +119,10 @@ def cluster_picture(
             outer = values[:-1]
             parts.append(f"<h4>{escape(' / '.join(value or 'no label' for value in outer))}</h4>")
         title = values[-1] or "no label" if values else "nodes"
-        width, height = size.extent(len(members))
+        shown = [members[start : start + together] for start in range(0, len(members), together)]
+        width, height = size.extent(len(shown))
         cells = "".join(
-            _cell(node, running.get(name_of(node), []), resource, colours, size, size.place(at, len(members)))
-            for at, node in enumerate(members)
+            _cell(part, running, resource, colours, size, size.place(at, len(shown))) for at, part in enumerate(shown)
         )
         parts.append(
             f'<figure class="domain"><figcaption>{escape(title)}</figcaption>'
@@ -118,32 +132,62 @@ def cluster_picture(
 
 
 def _cell(
-    node: Object, stays: Sequence[Stay], resource: str, colours: Colours, size: _Size, place: tuple[int, int]
+    nodes: Objects,
+    running: Mapping[str, Sequence[Stay]],
+    resource: str,
+    colours: Colours,
+    size: _Size,
+    place: tuple[int, int],
 ) -> str:
-    """One node. Amounts are drawn to scale; of a node that lacks the resource cpu is shown."""
-    allocatable = _allocatable(node)
-    shown = resource if resource in allocatable else "cpu"
-    whole = resource_units(shown, allocatable.get(shown, "0"))
+    """One node, or several. Amounts are drawn to scale; of nodes that lack the resource cpu is shown."""
+    allocatable = [_allocatable(node) for node in nodes]
+    shown = resource if any(resource in each for each in allocatable) else "cpu"
+    whole = sum(resource_units(shown, each.get(shown, "0")) for each in allocatable)
+    stays = [stay for node in nodes for stay in running.get(name_of(node), ())]
     held: dict[str, int] = {}
     for stay in stays:
         held[stay.owner] = held.get(stay.owner, 0) + stay.amounts.get(shown, 0)
     used = sum(held.values())
-    said = f"{name_of(node)}: {format_units(shown, used)} of {format_units(shown, whole)} {shown}, {len(stays)} pods"
-    lines = [said, *(f"{owner or 'plain pods'}: {format_units(shown, amount)}" for owner, amount in held.items())]
-    shapes, x = [f'<rect class="node" width="{size.width}" height="{size.height}"/>'], 0.0
-    for owner, amount in sorted(held.items()):
-        width = size.width * amount / whole if whole else 0.0
-        shapes.append(
-            f'<rect x="{x:.1f}" width="{width:.1f}" height="{size.height}" fill="{colours.of_group(owner)}"/>'
-        )
-        x += width
+    shapes = [f'<rect class="node" width="{size.width}" height="{size.height}"/>']
+    shapes += _filled(held, whole, size, colours)
     if not used and stays:  # pods that ask for none of it
         shapes.append(f'<circle cx="{size.width / 2}" cy="{size.height / 2}" r="3" class="plain"/>')
     shapes += _slots(whole, size) if shown != "cpu" and size.has_slots else []
+    said = f"{format_units(shown, used)} of {format_units(shown, whole)} {shown}, {len(stays)} pods"
+    lines = [f"{_names(nodes)}: {said}", *_holders(held, shown)]
     return (
         f'<g transform="translate({place[0] + 0.5} {place[1] + 0.5})">'
         f"<title>{escape(chr(10).join(lines))}</title>{''.join(shapes)}</g>"
     )
+
+
+def _names(nodes: Objects) -> str:
+    first, last = name_of(nodes[0]), name_of(nodes[-1])
+    return first if len(nodes) == 1 else f"{len(nodes)} nodes, {first} to {last}"
+
+
+def _holders(held: Mapping[str, int], resource: str) -> list[str]:
+    """What groups hold, a line each; those that hold most, if there are many."""
+    largest = sorted(held, key=lambda owner: (-held[owner], owner))[:_MOST_NAMED]
+    lines = [f"{owner or 'plain pods'}: {format_units(resource, held[owner])}" for owner in largest]
+    return lines if len(held) <= _MOST_NAMED else [*lines, f"and {len(held) - _MOST_NAMED} more groups"]
+
+
+def _filled(held: Mapping[str, int], whole: int, size: _Size, colours: Colours) -> list[str]:
+    """The part of each group from the left; at last, in grey, that of all whose own would hardly be seen."""
+    widths = {owner: size.width * amount / whole for owner, amount in sorted(held.items())} if whole else {}
+    parts = [(width, colours.of_group(owner)) for owner, width in widths.items() if width >= _NARROWEST]
+    parts.append((sum(width for width in widths.values() if width < _NARROWEST), colours.of_group("")))
+    shapes, x = list[str](), 0.0
+    for width, colour in parts:
+        if width >= _FINEST:
+            shapes.append(f'<rect x="{x:.1f}" width="{width:.1f}" height="{size.height}" fill="{colour}"/>')
+        x += width
+    return shapes
+
+
+_FINEST = 0.05
+"""Pixels are written with one digit."""
 
 
 def _slots(whole: int, size: _Size) -> list[str]:
@@ -203,25 +247,50 @@ def timeline(groups: Objects, stays: Sequence[Stay], end_s: float, colours: Colo
 
 def _row(place: int, group: Object, stays: Sequence[Stay], end_s: float, span_s: float, colours: Colours) -> str:
     name, y = f"{group['namespace']}/{group['name']}", place * _ROW
-    short = name.removeprefix("default/")
-    label = short if len(short) <= 32 else f"{short[:31]}…"
+    label = _shortened(name.removeprefix("default/"), _LABEL_WIDTH - 8)
     parts = [f'<text x="0" y="{y + 12}"><title>{escape(name)}</title>{escape(label)}</text>']
     if not stays:
         return "".join(parts)
     first_s, last_s = min(stay.created_s for stay in stays), min(end_s, max(stay.end_s for stay in stays))
     parts.append(_bar(first_s, last_s, span_s, y, "waits", f"waits from {first_s:g} s"))
-    steps = numbers_over_time(stays)
+    steps = _as_seen(numbers_over_time(stays), span_s)
     for (from_s, number), (to_s, _) in zip(steps, [*steps[1:], (end_s, 0)], strict=False):
         if number and from_s < end_s:
             is_whole = number >= group["min_count"]
             text = f"{number} pods from {from_s:g} s to {min(to_s, end_s):g} s"
             style = f'fill="{colours.of_group(name)}" fill-opacity="{1 if is_whole else 0.35}"'
             parts.append(_bar(from_s, min(to_s, end_s), span_s, y, "", text, style))
-    for stay in stays:
-        if stay.evicted and stay.start_s is not None:
-            x = _x(min(stay.end_s, end_s), span_s)
-            parts.append(f'<path class="evicted" d="M{x - 4:.1f} {y + 3}l8 9m0 -9l-8 9"/>')
+    evicted = {round(_x(min(stay.end_s, end_s), span_s)) for stay in stays if stay.evicted and stay.start_s is not None}
+    parts += [f'<path class="evicted" d="M{x - 4} {y + 3}l8 9m0 -9l-8 9"/>' for x in sorted(evicted)]
     return "".join(parts)
+
+
+def _as_seen(steps: Sequence[Step], span_s: float) -> list[Step]:
+    """The steps; of those at one pixel only the last, of equal neighbours only the first."""
+    at_pixel = {round(_x(at_s, span_s)): (at_s, number) for at_s, number in steps}
+    seen: list[Step] = []
+    for step in at_pixel.values():
+        if not seen or seen[-1][1] != step[1]:
+            seen.append(step)
+    return seen
+
+
+_WIDE, _NARROW = frozenset("mwMW@%"), frozenset("ijlt.,:;|!'-/ ")
+
+
+def text_width(text: str) -> float:
+    """At most so many pixels a text of the timeline takes, in the usual fonts."""
+    return sum(10.0 if each in _WIDE else 4.5 if each in _NARROW else 8.0 if each.isupper() else 7.0 for each in text)
+
+
+def _shortened(text: str, width: float) -> str:
+    """The text, or so much of its beginning and end that it is not wider."""
+    if text_width(text) <= width:
+        return text
+    half = len(text) // 2
+    while half and text_width(f"{text[:half]}…{text[-half:]}") > width:
+        half -= 1
+    return f"{text[:half]}…{text[-half:]}" if half else "…"
 
 
 def _bar(from_s: float, to_s: float, span_s: float, y: int, kind: str, text: str, style: str = "") -> str:
