@@ -114,3 +114,16 @@ def test_elastic_group_of_a_tree_is_told_how_far_its_min_count_has_to_come_down(
     lowered = {each["group"]: each["to"] for each in found["changes"] if each.get("field") == "minCount"}
     assert lowered == {"default/l0": 2, "default/l1": 4}
     assert all(each["minimal"] for each in found["changes"] if each.get("field") == "minCount")
+
+
+def test_nodes_outside_of_the_domain_that_members_pin_say_so() -> None:
+    racks = [make_node(f"n{at}", cpu="2", labels={"rack": f"r{at}"}) for at in range(2)]
+    group = make_group("g", min_count=2, schedulingConstraints={"topology": [{"key": "rack"}]})
+    pods = [make_pod("runs", cpu="2", group="g", node="n0"), make_pod("waits", cpu="2", group="g")]
+
+    (found,) = Cluster.load([*racks, group, *pods]).explain(None, "podgroup/g")
+
+    assert [(each["room"], each["reasons"]) for each in found["nodes"]] == [
+        (0, ["Insufficient cpu"]),
+        (0, ["node(s) were outside of the topology domain rack=r0"]),
+    ]

@@ -1,4 +1,4 @@
-"""Preemption for a gang on a full cluster of groups that go as a whole: time of the plan, and the pods it evicts.
+"""Preemption for a gang on a full cluster of groups: time of the plan, and the pods it evicts.
 
 Beside it upstream mode, which does what kube-scheduler 1.37 does: all groups of lower priority go on trial, the gang is
 placed, and each group comes back, the most important first, if the gang still fits where it is. No API around it.
@@ -61,20 +61,28 @@ class Decision:
 
 
 def run(progress: Callable[[str], None]) -> Objects:
-    """A row for each cluster, without and with a rack that must hold all of the gang.
+    """A row for each cluster, without and with a rack that must hold all of the gang; for groups that go as a whole,
+    and, of ours alone, for pods that go one by one.
 
     Its decisions: each seed with groups of 10, 3 and 1 levels of priority, for a gang of 8 and one of 64.
     """
     rows = []
     for nodes, groups in product(NODES, GROUPS):
-        found: dict[bool, list[Decision]] = {False: [], True: []}
+        found: dict[tuple[bool, bool], list[Decision]] = {each: [] for each in product((True, False), (False, True))}
         for seed in range(SEEDS):
             progress(f"{groups} groups on {nodes} nodes, cluster {seed + 1} of {SEEDS}")
             scene = full_cluster(nodes, groups, LEVELS[0], seed)
-            for racks in found:
-                found[racks] += decisions(scene, seed, racks, with_upstream=seed < UPSTREAM_SEEDS)
-        rows += [_row(found[racks], nodes, groups, racks) for racks in found]
+            for (whole, racks), made in found.items():
+                here = scene if whole else one_by_one(scene)
+                made += decisions(here, seed, racks, with_upstream=whole and seed < UPSTREAM_SEEDS)
+        rows += [_row(made, nodes, groups, whole, racks) for (whole, racks), made in found.items()]
     return rows
+
+
+def one_by_one(scene: Scene) -> Scene:
+    """The same cluster where every pod of a group may be evicted alone."""
+    pods = [(unit, pod) for unit in scene.units for pod in unit.pods]
+    return Scene(scene.state, tuple(Unit(pod.key, unit.priority, (pod,), in_group=True) for unit, pod in pods))
 
 
 def decisions(scene: Scene, seed: int, racks: bool, *, with_upstream: bool) -> Iterator[Decision]:
@@ -93,7 +101,7 @@ def decisions(scene: Scene, seed: int, racks: bool, *, with_upstream: bool) -> I
         yield Decision(plan, cpu_ms, wall_ms, theirs, 1000 * (process_time() - cpu))
 
 
-def _row(made: list[Decision], nodes: int, groups: int, racks: bool) -> Object:
+def _row(made: list[Decision], nodes: int, groups: int, whole: bool, racks: bool) -> Object:
     plans = [each.plan for each in made if isinstance(each.plan, Plan)]
     beside = [
         (each.plan, each.theirs) for each in made if isinstance(each.plan, Plan) and isinstance(each.theirs, Plan)
@@ -102,6 +110,7 @@ def _row(made: list[Decision], nodes: int, groups: int, racks: bool) -> Object:
     return {
         "nodes": nodes,
         "groups": groups,
+        "victims": "groups" if whole else "pods",
         "in_rack": "yes" if racks else "no",
         "plans": len(plans),
         "p50_ms": round(_percentile(cpu, 50), 1),

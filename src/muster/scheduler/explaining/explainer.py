@@ -19,7 +19,7 @@ from muster.engine.model import Decision, Diagnosis, GroupRequest, Infeasible, P
 from muster.engine.preemption.model import Plan
 from muster.engine.profile import Profile
 from muster.engine.snapshot import Snapshot
-from muster.engine.topology.domains import DomainError
+from muster.engine.topology.domains import DomainError, limited
 from muster.engine.words import insufficient
 from muster.scheduler.core import SchedulerCore
 from muster.scheduler.cycle import Ask, request_of
@@ -115,9 +115,12 @@ class Explainer:
         named = () if diagnosis is None else insufficient(diagnosis.reasons)
         wanted = named or tuple(name for name, _ in blocked.shape.usage.requests)
         asking = ask.ref.key if ask.ref is not None else ""
+        open_to = profile
+        if request is not None and request.topology_key is not None and request.topology_domain is not None:
+            open_to = limited(profile, request.topology_key, request.topology_domain)
         return {
             "shapes": shapes_of(profile, snapshot, ask.members),
-            "nodes": nodes_of(profile, snapshot, blocked),
+            "nodes": nodes_of(open_to, snapshot, blocked),
             "domains": [] if request is None else domains_of_group(profile, snapshot, request),
             "holders": holders_of(self.core.cache, snapshot, wanted, asking),
         }
