@@ -15,7 +15,7 @@ from muster.engine.exact.blocks import place_by_blocks
 from muster.engine.exact.certificate import Full, Proof, Separate, Split, Weighing, pattern_weights, verified
 from muster.engine.exact.full import tightened
 from muster.engine.exact.master import Patterns, worth
-from muster.engine.exact.pricing import price
+from muster.engine.exact.pricing import prepared, price
 from muster.engine.exact.problem import Problem, Row, Use, keeps_rows, placed_by
 from muster.engine.exact.repair import repaired
 from muster.engine.exact.solver import Solved, filled, solve
@@ -148,6 +148,39 @@ def test_no_pattern_that_leaves_more_than_may_be_spared_is_priced_and_the_best_o
             kept = [each for each in kept if (problem.free[at] - each @ problem.requests <= ints(spare)).all()]
             best = max([0, *(int(each @ weights[at]) for each in kept)])
             assert priced.values[at] == best == priced.bounds[at]
+
+
+def test_all_patterns_are_listed_where_some_resource_is_used_up_and_the_heaviest_within_caps_is_found() -> None:
+    several = 0
+    for seed in range(80):
+        random = Random(seed)
+        requests = [[1, random.randint(0, 3), random.randint(1, 3)] for _ in range(random.randint(1, 4))]
+        free = [[9, random.randint(2, 7), random.randint(5, 12)] for _ in range(random.randint(1, 3))]
+        problem = problem_of(requests, [4] * len(requests), free)
+        problem = replace(problem, spare=(random.choice([6, 99]), 0, random.randint(0, 6)))
+        every = prepared(problem).listed
+        assert every is not None
+        found = list(zip(every.at.tolist(), map(tuple, every.counts.tolist()), strict=True))
+        kept = [(at, each) for at in range(problem.classes) for each in patterns_of(problem, at) if any(each)]
+        several += len(kept) > 3
+        assert sorted(found) == sorted(kept)
+
+        weights = ints([[random.randint(-9, 30) for _ in range(problem.shapes)] for _ in range(problem.classes)])
+        caps = problem.caps - np.minimum(problem.caps, random.randint(0, 1))
+        priced = price(problem, weights, ints([5] * problem.classes), caps, 1)
+        for at in range(problem.classes):
+            within = [ints(each) for where, each in kept if where == at and (ints(each) <= caps[at]).all()]
+            assert priced.values[at] == priced.bounds[at] == max([5, *(int(each @ weights[at]) for each in within)])
+            assert int(priced.counts[at] @ weights[at]) == priced.values[at] or not priced.counts[at].any()
+    assert several > 20
+
+
+def test_where_too_many_patterns_leave_nothing_over_they_are_not_listed_but_searched() -> None:
+    shapes = [[1, 1 + each % 7, 1 + each % 3] for each in range(24)]
+    problem = replace(problem_of(shapes, [30] * 24, [[200, 90, 400]]), spare=(200, 0, 400))
+
+    assert prepared(problem).listed is None
+    assert price(problem, ints([[1] * 24]), ints([0]), problem.caps, 50).values[0] == 90
 
 
 def test_every_placement_of_all_pods_is_left_when_a_problem_is_tightened() -> None:

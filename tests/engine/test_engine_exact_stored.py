@@ -11,7 +11,8 @@ from muster.cli.bench.shelf import MADE, Claim, Shelf, Volume
 from muster.cli.bench.stored import PLANTED_STORED, STORED_KINDS, PlantedStored, planted_stored, tiny_stored
 from muster.engine.between import Choice, Volumes
 from muster.engine.decide import decide
-from muster.engine.exact.claims import limits_of
+from muster.engine.exact.claims import kinds_of, limits_of
+from muster.engine.exact.local import on_nodes
 from muster.engine.exact.order import in_order
 from muster.engine.model import Infeasible, Placed, Undecided
 
@@ -83,10 +84,37 @@ def test_claims_that_wait_for_volumes_of_a_set_are_limited_by_its_size() -> None
     choices = tuple(Choice(name, (0, 1), made) for name in "abc")
     rule = Volumes("claims", np.arange(3, dtype=np.int32), {0: (0,), 1: (1,), 2: (2,)}, choices, reach)
 
-    limits = {(tuple(each.nodes.tolist()), each.weights, each.most) for each in limits_of(rule, np.ones(3, dtype=int))}
+    (kind,) = kinds_of(rule, np.ones(3, dtype=int))
+    limits = {(tuple(each.nodes.tolist()), each.weights, each.most) for each in limits_of(kind, rule.name)}
 
+    assert kind.on_each.tolist() == [1, 1, 1]
     assert ((True, True, False), (1, 1, 1), 1) in limits
     assert ((True, True, True), (1, 1, 1), 2) in limits
+
+
+def test_volumes_that_reach_one_node_each_are_room_of_the_nodes_and_nothing_else() -> None:
+    made = np.array([False, False, True])
+    choices = tuple(Choice(name, (0, 1, 2), made) for name in "ab")
+    reach = np.array([[True, False, False], [True, False, False], [False, True, False]])
+    rule = Volumes("claims", np.arange(3, dtype=np.int32), {0: (0, 1), 2: ()}, choices, reach)
+    demand = np.array([1, 2, 3])
+
+    local = on_nodes([rule], np.ones((3, 3), dtype=np.int64), demand)
+
+    assert local.rest == (rule,)
+    assert local.requests.tolist() == [[2], [0], [0]]
+    assert local.free.tolist() == [[2], [1], [2]]  # where one is made, as many as there are claims
+
+
+@pytest.mark.parametrize("seed", [900, 901, 904])
+def test_group_of_many_shapes_that_takes_all_local_volumes_and_all_room_is_placed(seed: int) -> None:
+    instance = planted_stored(PLANTED_STORED[2], 64, 10, seed)
+    snapshot, request = request_of(instance)
+
+    decision = decide(snapshot, request)
+
+    assert isinstance(decision, Placed)
+    assert not is_wrong(instance, request, decision)
 
 
 def test_proof_says_that_volumes_are_what_lacks() -> None:

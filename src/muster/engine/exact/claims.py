@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from muster.engine.arrays import Bools, Ints
 from muster.engine.between import Few, Volumes
@@ -86,13 +87,27 @@ class ClaimState:
         return picks
 
 
-def limits_of(rule: Volumes, demand: Ints) -> list[Few]:
-    """What must hold in whatever order pods come: claims that can only have volumes of a set are no more than these.
+class Kind(Struct, frozen=True):
+    """Claims of one pod each that can only have some volumes on the nodes `must` bool[N], where none is made.
 
-    Counts claims of one pod alone; the sets are what claims of a kind find on single nodes, and unions of them.
+    `weights` int64[G]: how many of these claims a pod of each shape has; `reach` bool[V, N] of the volumes.
     """
+
+    weights: Ints
+    must: Bools
+    reach: Bools
+
+    @property
+    def on_each(self) -> Ints:
+        """int64[N]: no more of the claims come to a node than volumes that reach it, where none is made."""
+        found: Ints = self.reach.sum(axis=0, dtype=np.int64)
+        return found
+
+
+def kinds_of(rule: Volumes, demand: Ints) -> Iterator[Kind]:
+    """What holds in whatever order pods come: on nodes where no volume is made, claims that can only have volumes of a
+    set are no more than these."""
     alone = _of_one_pod(rule, demand)
-    found = []
     for volumes, made in dict.fromkeys((each.volumes, each.made.tobytes()) for each in rule.choices):
         must = ~np.frombuffer(made, dtype=np.bool_)
         kind = [
@@ -100,13 +115,19 @@ def limits_of(rule: Volumes, demand: Ints) -> list[Few]:
             for at, each in enumerate(rule.choices)
             if at in alone and set(each.volumes) <= set(volumes) and not (each.made & must).any()
         ]
-        weights = tuple(sum(claim in kind for claim in rule.claims.get(shape, ())) for shape in range(len(demand)))
+        weights = [sum(claim in kind for claim in rule.claims.get(shape, ())) for shape in range(len(demand))]
         reach = rule.reach[list(volumes)] if volumes else np.zeros((0, len(rule.ids)), dtype=np.bool_)
-        for some in _sets(reach[:, must]):
-            nodes = must & ~reach[~some].any(axis=0)
-            if any(weights) and nodes.any():
-                found.append(Few(rule.name, nodes, weights, int(some.sum())))
-    return found
+        if any(weights) and must.any():
+            yield Kind(np.array(weights, dtype=np.int64), must, reach)
+
+
+def limits_of(kind: Kind, name: str) -> Iterator[Few]:
+    """Limits of several nodes together that do not follow from those of each: for the volumes that claims find on
+    single nodes, and unions of them."""
+    for some in _sets(kind.reach[:, kind.must]):
+        nodes = kind.must & ~kind.reach[~some].any(axis=0)
+        if int(kind.on_each[nodes].sum()) > some.sum():
+            yield Few(name, nodes, tuple(kind.weights.tolist()), int(some.sum()))
 
 
 def _of_one_pod(rule: Volumes, demand: Ints) -> set[int]:

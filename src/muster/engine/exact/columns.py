@@ -38,6 +38,8 @@ def generate(master: Master, bounded: Bounded, cutoff: int, budget: Budget) -> R
     The search for patterns is narrow as long as that finds many, and gets wider as they get rare.
     """
     classes, center = master.problem.classes, _Center()
+    if master.ready.listed is not None:
+        budget.spent += master.ready.listed.work
     states = narrow(classes)
     most_states = min(_MOST_STATES, max(_ALL_STATES // classes, _WIDER * states))
     added, before = classes, -1.0

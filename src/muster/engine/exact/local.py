@@ -11,7 +11,7 @@ from msgspec import Struct
 from muster.engine.arrays import Ints
 from muster.engine.between import Apart, AtMost, Between, Devices, Even, Few, Near, Volumes, is_single
 from muster.engine.exact.cases import cliques
-from muster.engine.exact.claims import limits_of, told_apart
+from muster.engine.exact.claims import kinds_of, limits_of, told_apart
 from muster.engine.exact.equipped import devices_as_modes
 from muster.engine.exact.problem import Counts
 
@@ -55,7 +55,12 @@ def on_nodes(rules: Sequence[Between], caps: Ints, demand: Ints) -> Local:
             else:
                 modes.append(found)
         elif isinstance(rule, Volumes):
-            rest += [rule, *limits_of(rule, demand)]
+            rest.append(rule)
+            for kind in kinds_of(rule, demand):
+                columns.append(kind.weights)
+                free.append(np.where(kind.must, kind.on_each, kind.weights @ demand))
+                names.append(rule.name)
+                rest += limits_of(kind, rule.name)
         elif not (isinstance(rule, Near) and number > _MOST_SINGLE and all(map(is_single, rule.ids))):
             rest.append(rule)
     told_apart = [ids.astype(np.int64) for rule in rest for ids in _ids(rule)]

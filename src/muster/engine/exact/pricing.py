@@ -20,6 +20,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.engine.arrays import Bools, Ints
+from muster.engine.exact.listing import Listed, listed
 from muster.engine.exact.problem import Problem
 from muster.engine.exact.vertices import Vertices, vertices_of
 
@@ -49,13 +50,14 @@ class Priced(Struct, frozen=True):
 class Prepared(Struct, frozen=True):
     """What every search for patterns of a problem needs. `requests` [G, R], 0 for shapes that fit nowhere, which may
     ask for more than all that is free, so that sums would wrap. `order`: the other shapes as they are decided; `usable`
-    for each of them and each resource, see `_usable`.
+    for each of them and each resource, see `_usable`. `listed`: all patterns, where they are few.
     """
 
     requests: Ints
     order: Ints
     usable: list[list[Ints | None]]
     vertices: Vertices
+    listed: Listed | None
 
 
 def prepared(problem: Problem) -> Prepared:
@@ -67,7 +69,9 @@ def prepared(problem: Problem) -> Prepared:
     order = np.argsort(share.max(axis=1), kind="stable")
     order = order[fits[order]]
     most_free = problem.free.max(axis=0, initial=0)
-    return Prepared(requests, order, _usable(requests[order], most_free), vertices_of(requests, np.flatnonzero(fits)))
+    usable = _usable(requests[order], most_free)
+    every = listed(problem, requests, order, usable)
+    return Prepared(requests, order, usable, vertices_of(requests, np.flatnonzero(fits)), every)
 
 
 def price(
@@ -94,6 +98,9 @@ def price(
 
 
 def _price(problem: Problem, ready: Prepared, weights: Ints, thresholds: Ints, caps: Ints, limit: int) -> Priced:
+    if ready.listed is not None:
+        values, counts = ready.listed.best(weights, thresholds, caps)
+        return Priced(values, counts, values, len(ready.listed.at))
     if problem.spare is None:
         caps = np.where(weights > 0, caps, 0)
     search = _Search.prepare(problem, ready, weights, caps)
