@@ -157,6 +157,28 @@ def test_hundreds_of_pods_need_no_search(monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(plan, Plan) and plan.proved and len(plan.placements) == 30
 
 
+def test_groups_on_several_nodes_that_are_larger_than_a_set_without_them_need_no_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("HiGHS was asked")
+
+    scene = Scene(*[12] * 20)
+    for at in range(80):
+        scene.run(f"u{at:03}", at % 20, 1 + at % 3, age_s=1.0 + at % 7)
+    for at in range(4):
+        for node in range(20):
+            scene.run(f"group{at}", node, 1, group=True)
+    cluster, group = scene.cluster(), scene.gang(*[7] * 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(search, "Model", never)
+        plan = preempt_group(cluster, group)
+    monkeypatch.setattr(least, "least_by_node", lambda *_: (False, None))
+    searched = preempt_group(cluster, group)
+    assert isinstance(plan, Plan) and isinstance(searched, Plan)
+    assert cost(cluster, plan.victims)[:4] == cost(cluster, searched.victims)[:4]
+
+
 def test_a_budget_that_several_victims_draw_on_is_kept_where_it_can_be() -> None:
     scene = Scene(4, 4, 4).run("a", 0, 4, app="x").run("b", 1, 4, app="x").run("c", 2, 4, age_s=9000.0)
     scene.budget("x", 1)

@@ -129,6 +129,13 @@ class Search:
         if len(problem.allowed):
             allowed &= ~(problem.spent > problem.allowed).any(axis=1)
         is_by_node, chosen = least_by_node(problem, allowed, self.elsewhere)
+        if not is_by_node:
+            on_several = allowed & (np.bincount(problem.at, minlength=len(allowed)) > 1)
+            _, chosen = least_by_node(problem, allowed & ~on_several, self.elsewhere)
+            # No unit on several nodes is in a least set if each alone has more pods than a set without them.
+            if chosen is None or (problem.pods[on_several] <= int(problem.pods[chosen].sum())).any():
+                return False, None
+            is_by_node = True
         return is_by_node, None if chosen is None or problem.violations(chosen) else chosen
 
     def cost(self, chosen: Bools) -> Cost:
