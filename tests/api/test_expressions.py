@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from muster.api.cel_types import DURATION, STRING, TIMESTAMP, Type, list_of, map_of
 from muster.api.codec import JSON
-from muster.api.expressions import EvaluationFailed, NotAnExpression, compile_expression
+from muster.api.expressions import EvaluationFailed, NotAnExpression, compile_expression, compile_typed
 
 
 @pytest.mark.parametrize(
@@ -86,6 +87,31 @@ def test_types_are_checked_in_the_words_of_cel_go(text: str, want: str) -> None:
     with pytest.raises(NotAnExpression) as found:
         compile_expression(text)
     assert f"ERROR: <input>:{want}" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "self.times.max() == self.last",
+        "self.times.all(t, t <= self.last)",
+        "self.times[0] + self.spans[0] < self.last",
+        "self.spans.sum() == duration('1h30m') && self.spans.min() == duration('30m')",
+        "self.spans.map(s, s.getMinutes()) == [60, 30]",
+        "self.times == [timestamp('2026-01-01T00:00:00Z'), self.last]",
+        "duration('1500ms').getMilliseconds() == 1500 && string(self.spans[1]) == '1800s'",
+        "self.by.all(k, v, v == self.last) && self.by['a'].getFullYear() == 2026",
+    ],
+)
+def test_times_and_durations_are_read_by_their_types(text: str) -> None:
+    fields = {
+        "times": list_of(TIMESTAMP),
+        "last": TIMESTAMP,
+        "spans": list_of(DURATION),
+        "by": map_of(STRING, TIMESTAMP),
+    }
+    first, last = "2026-01-01T00:00:00Z", "2026-01-02T03:04:05.5Z"
+    value: JSON = {"times": [first, last], "last": last, "spans": ["1h", "30m"], "by": {"a": last}}
+    assert compile_typed(text, {"self": Type("object", fields=fields)}).evaluate({"self": value}) is True
 
 
 def test_errors_come_by_their_places_with_a_mark_under_the_line() -> None:

@@ -19,7 +19,7 @@ from muster.api.codec import Object
 
 DATA = Path(__file__).parent / "data"
 GAPS: tuple[tuple[str, str, str], ...] = (
-    ("size", "1.3 MB", "answered by the HTTP server, which is not part of the replay"),
+    ("size", "1.3 MB", "answered by the HTTP server, which is not part of the replay (see test_http_server)"),
     ("cel-library", "macros", "entries of maps have no order: a list made of them may have another one"),
 )
 """Theme, part of the note, and what is missing."""

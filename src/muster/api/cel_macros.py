@@ -12,7 +12,7 @@ from itertools import count
 
 from muster.api.cel_checker import Checked
 from muster.api.cel_tree import Call, Const, Fold, Ident, ListOf, Node, Select, Tree, mapped, walk
-from muster.api.cel_types import DURATION, TIMESTAMP, Type
+from muster.api.cel_types import DURATION, TIMESTAMP, Type, list_of
 
 _RESULT = "@result"
 MAP_INSERT = "@inserted"
@@ -20,6 +20,8 @@ FORMATS = "@formats"
 VALIDATED = "@validated"
 FORMAT_TEXT = "@formatText"
 AS_TEXT = "@asText"
+IN_TEXT = {"sum": "@sumText", "min": "@minText", "max": "@maxText"}
+"""Functions of lists of times and durations that answer with texts, by the name of the method."""
 MILLISECONDS = "@milliseconds"
 HAS_FIELD = "@hasField"
 
@@ -146,6 +148,13 @@ def with_known_types(tree: Tree, checked: Checked) -> Tree:
                 type_ = checked.type_of(node)
                 if type_ in (DURATION, TIMESTAMP):
                     return Call(node.id, None, type_.name, (replace(node, id=new.at(node)),))
+                if type_ in (list_of(DURATION), list_of(TIMESTAMP)):
+                    return _each_read(node, type_.params[0].name, new)
+            case Call(function="sum" | "min" | "max" as name, target=target, args=()) if target is not None:
+                type_ = checked.type_of(target)
+                if type_ in (list_of(DURATION), list_of(TIMESTAMP)):
+                    text = Call(new.at(node), None, IN_TEXT[name], (target,))
+                    return Call(node.id, None, type_.params[0].name, (text,))
             case Call(function="string", target=None, args=(value,)):
                 if checked.type_of(value) in _WITH_TEXT:
                     return Call(node.id, None, AS_TEXT, node.args)
@@ -155,6 +164,18 @@ def with_known_types(tree: Tree, checked: Checked) -> Tree:
         return node
 
     return tree.with_root(mapped(tree.root, change))
+
+
+def _each_read(node: Node, function: str, new: NewIds) -> Node:
+    """`node.map(x, function(x))`."""
+
+    def result() -> Ident:
+        return Ident(new.at(node), _RESULT)
+
+    read = Call(new.at(node), None, function, (Ident(new.at(node), "@text"),))
+    step = Call(new.at(node), None, "_+_", (result(), ListOf(new.at(node), (read,))))
+    over, always = replace(node, id=new.at(node)), Const(new.at(node), True)
+    return Fold(node.id, "@text", "", over, _RESULT, ListOf(new.at(node), ()), always, step, result())
 
 
 _WITH_TEXT = (DURATION, TIMESTAMP, Type("net.IP"), Type("net.CIDR"))

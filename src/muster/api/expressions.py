@@ -241,6 +241,10 @@ def _kubernetes() -> cel.CelExtensionBase:
             function(cel_macros.VALIDATED, fact, [fact, text], cel_formats.validated),
             function(cel_macros.FORMAT_TEXT, text, [text, some], formatted),
             function(cel_macros.AS_TEXT, text, [dyn], _as_text),
+            *(
+                function(cel_macros.IN_TEXT[name], text, [some], lambda items, of=of: _as_text(of(items)))
+                for name, of in (("sum", _sum_of_spans), ("min", _extreme("min", min)), ("max", _extreme("max", max)))
+            ),
             function(cel_macros.MILLISECONDS, whole, [dyn], lambda span: span // timedelta(milliseconds=1)),
             function(cel_macros.HAS_FIELD, truth, [dyn, text], lambda a, name: isinstance(a, dict) and name in a),
             cel.FunctionDecl(
@@ -325,6 +329,10 @@ def _inserted_all(of: Object, more: Object) -> Object:
 
 def _sum(items: list[JSON]) -> JSON:
     return sum(items[1:], items[0]) if items else 0
+
+
+def _sum_of_spans(items: list[timedelta]) -> timedelta:
+    return sum(items, timedelta())
 
 
 def _extreme(name: str, of: Callable[[list[JSON]], JSON]) -> Callable[[list[JSON]], JSON]:
