@@ -622,3 +622,31 @@ def test_pending_pods_are_counted_in_the_queues_of_kube_scheduler() -> None:
         assert pending() == {"active": 0, "backoff": 0, "unschedulable": 4, "gated": 3}
 
     run(story)
+
+
+def test_attempts_are_timed_until_the_pod_is_bound_and_from_the_first_of_them() -> None:
+    registry = CollectorRegistry()
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"scheduler_{name}", labels)
+
+    async def story(world: World) -> None:
+        await world.stop()
+        scheduler = Scheduler(Client(InProcessTransport(world.api)), world.clock, random.Random(2), registry=registry)
+        world.task = asyncio.get_running_loop().create_task(scheduler.run())
+        await world.create(make_node(cpu="2"), make_pod("fits", cpu="1"), make_pod("later", cpu="2"))
+        await world.clock.sleep(5)
+        ours = {"profile": "default-scheduler"}
+        assert value("scheduling_attempt_duration_seconds_count", **ours, result="scheduled") == 1
+        assert value("scheduling_attempt_duration_seconds_count", **ours, result="unschedulable") == 1
+        await world.clock.sleep(95)
+        await world.create(make_node("more", cpu="2"))
+        await world.clock.sleep(20)
+        assert value("scheduling_attempt_duration_seconds_count", **ours, result="scheduled") == 2
+        assert value("pod_scheduling_attempts_bucket", le="1.0") == 1
+        assert value("pod_scheduling_attempts_count") == 2
+        assert value("pod_scheduling_sli_duration_seconds_count", attempts="1") == 1
+        assert value("pod_scheduling_sli_duration_seconds_bucket", attempts="2", le="81.92") == 0
+        assert value("pod_scheduling_sli_duration_seconds_bucket", attempts="2", le="163.84") == 1
+
+    run(story)

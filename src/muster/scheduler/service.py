@@ -172,7 +172,7 @@ class Scheduler:
                 self.ready.set()
             if verdicts:
                 named = [(self._scheduler_name(verdict), verdict) for verdict in verdicts]
-                self.metrics.decided(named, self._clock.now() - now)
+                self.metrics.decided(named, now, self._clock.now())
             # 5. Let the others run: as long as there is enough to bind, what comes meanwhile is decided about, too.
             #    Without anything ready, sleep until something changes or a backoff ends.
             if verdicts or self.core.queue.has_ready:
@@ -204,7 +204,7 @@ class Scheduler:
         return [verdict for apart, answer in answers for verdict in self.core.conclude(apart, answer, now)]
 
     async def _sleep(self) -> None:
-        self.metrics.observe(self.core.queue)
+        self.metrics.observe(self.core.queue, self.core.cache.pods)
         if not self._changes and not self._answers:
             self._work.clear()
         times_s = (self.core.queue.next_retry_s(), self._repairs.next_s(self._waits_for_victims))
@@ -401,14 +401,14 @@ class Scheduler:
         self.ready.set()
         self.core.bound(request.key)
         self._devices.bound(request.key)
-        self.metrics.bound("bound")
+        self.metrics.bound(request.key, scheduler_name_of(request.pod), self._clock.now())
         self._reporter.scheduled(request.pod, request.node)
         self._after_commit(request.commit)
 
     def bind_failed(self, request: BindRequest) -> None:
         self.ready.set()
         logger.info("binding failed", extra={"pod": request.key, "node": request.node})
-        self.metrics.bound("failed")
+        self.metrics.bind_failed(request.key, scheduler_name_of(request.pod), self._clock.now())
         if request.commit.ref is not None:
             self._repairs.failed(request.commit.ref.key)
         if self._tasks is not None and self._devices.has_written(request.key):
