@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -27,7 +28,9 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize("command", [command.name for command in COMMANDS])
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--help"]) == 0
-    assert f"muster {command}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"muster {command}" in out
+    assert not re.search(r"""\[default: (""|''|\[\]|\(\)|None|)\]""", out)  # nothing is no default for people
 
 
 @pytest.mark.parametrize(

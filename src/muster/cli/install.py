@@ -98,12 +98,12 @@ class Installed:
 def install(
     *,
     kubeconfig: Path | None = None,
-    context: str = "",
+    context: Annotated[str, Parameter(show_default=False)] = "",
     namespace: str = NAMESPACE,
-    image: str = "",
+    image: Annotated[str, Parameter(show_default=False)] = "",
     crds_only: Annotated[bool, Parameter(negative="")] = False,
     create_workloads: Annotated[bool, Parameter(negative="")] = False,
-    provisioning_requests: str = "",
+    provisioning_requests: Annotated[str, Parameter(show_default=False)] = "",
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     output: Annotated[Literal["table", "json", "yaml"], Parameter(name=["--output", "-o"])] = "table",
 ) -> int:

@@ -60,7 +60,7 @@ def migrate(
     directory: Path,
     *,
     kubeconfig: Path | None = None,
-    context: str = "",
+    context: Annotated[str, Parameter(show_default=False)] = "",
     dry_run: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Take Workloads and PodGroups across an upgrade that drops their version, as 1.36 to 1.37 does.

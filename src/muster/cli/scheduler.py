@@ -84,7 +84,7 @@ DEFAULT_ELECTION = LeaderElection()
 def scheduler(
     *,
     kubeconfig: Path | None = None,
-    context: str = "",
+    context: Annotated[str, Parameter(show_default=False)] = "",
     scheduler_name: Annotated[tuple[str, ...], Parameter(consume_multiple=1, negative="", show_default=False)] = (),
     config: Path | None = None,
     placement: PlacementMode = "exact",
@@ -93,17 +93,17 @@ def scheduler(
     grouping: bool = True,
     grouping_rules: Annotated[tuple[Path, ...], Parameter(consume_multiple=1, negative="", show_default=False)] = (),
     create_workloads: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    provisioning_requests: str = "",
+    provisioning_requests: Annotated[str, Parameter(show_default=False)] = "",
     provisioning_parameter: Annotated[
         tuple[str, ...], Parameter(consume_multiple=1, negative="", show_default=False)
     ] = (),
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     output: Annotated[Literal["table", "json"], Parameter(name=["--output", "-o"])] = "table",
     election: LeaderElection = DEFAULT_ELECTION,
-    bind_address: Annotated[str, Parameter(group=SERVING)] = "",
+    bind_address: Annotated[str, Parameter(show_default=False, group=SERVING)] = "",
     port: Annotated[int | None, Parameter(group=SERVING)] = None,
     log_format: Annotated[Literal["text", "json"], Parameter(group=SERVING)] = "text",
-    log_level: Annotated[str, Parameter(group=SERVING)] = "",
+    log_level: Annotated[str, Parameter(show_default=False, group=SERVING)] = "",
 ) -> int:
     """Schedule the pods of a real cluster that ask for it (schedulerName: muster), and groups of them as a whole.
 

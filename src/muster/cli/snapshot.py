@@ -19,7 +19,7 @@ def snapshot(
     *,
     write: Annotated[Path | None, Parameter(name="--write")] = None,
     kubeconfig: Path | None = None,
-    context: str = "",
+    context: Annotated[str, Parameter(show_default=False)] = "",
 ) -> int:
     """Write what the scheduler reads of a cluster into a file: nodes, pods, groups, volumes, budgets; no secrets.
 
