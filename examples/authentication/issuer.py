@@ -1,6 +1,6 @@
 """A token issuer to try authentication with: OpenID discovery, a key set, and tokens for whoever you say.
 
-    python examples/authentication/issuer.py serve DIR             serves until Ctrl-C, writes DIR/authentication.yaml
+    python examples/authentication/issuer.py serve DIR [PORT]      serves until Ctrl-C, writes DIR/authentication.yaml
     python examples/authentication/issuer.py token DIR jane team   prints a token for jane of the group team
 
 DIR keeps the key and the certificate. It hands out tokens to everybody who can read DIR: for trying only.
@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from muster.cli.serving import make_certificate
 
 PORT = 8445
-ISSUER = f"https://127.0.0.1:{PORT}"
 AUDIENCE = "muster"
 
 
@@ -39,14 +38,14 @@ def signing_key(folder: Path) -> rsa.RSAPrivateKey:
     return found
 
 
-def configuration(certificate: str) -> dict[str, object]:
+def configuration(issuer: str, certificate: str) -> dict[str, object]:
     """The AuthenticationConfiguration that trusts this issuer."""
     return {
         "apiVersion": "apiserver.config.k8s.io/v1",
         "kind": "AuthenticationConfiguration",
         "jwt": [
             {
-                "issuer": {"url": ISSUER, "audiences": [AUDIENCE], "certificateAuthority": certificate},
+                "issuer": {"url": issuer, "audiences": [AUDIENCE], "certificateAuthority": certificate},
                 "claimMappings": {
                     "username": {"claim": "sub", "prefix": ""},
                     "groups": {"expression": "claims.?groups.orValue([])"},
@@ -60,8 +59,8 @@ def configuration(certificate: str) -> dict[str, object]:
     }
 
 
-def serve(folder: Path) -> None:
-    """Answer discovery and key set over HTTPS."""
+def serve(folder: Path, port: int) -> None:
+    """Answer discovery and key set over HTTPS; port 0 is one that is free."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "serving.pem"
     if not path.exists():
@@ -69,12 +68,8 @@ def serve(folder: Path) -> None:
     text = path.read_text()
     certificate = text[text.index("-----BEGIN CERTIFICATE-----") :]
     (folder / "ca.pem").write_text(certificate)
-    (folder / "authentication.yaml").write_text(yaml.safe_dump(configuration(certificate), sort_keys=False))
     public = jwt.algorithms.RSAAlgorithm.to_jwk(signing_key(folder).public_key(), as_dict=True)
-    documents = {
-        "/.well-known/openid-configuration": {"issuer": ISSUER, "jwks_uri": f"{ISSUER}/keys"},
-        "/keys": {"keys": [{**public, "kid": "1", "use": "sig", "alg": "RS256"}]},
-    }
+    documents: dict[str, object] = {"/keys": {"keys": [{**public, "kid": "1", "use": "sig", "alg": "RS256"}]}}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -86,8 +81,11 @@ def serve(folder: Path) -> None:
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
-    server = ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
+    issuer = f"https://127.0.0.1:{server.server_port}"
+    documents["/.well-known/openid-configuration"] = {"issuer": issuer, "jwks_uri": f"{issuer}/keys"}
+    (folder / "authentication.yaml").write_text(yaml.safe_dump(configuration(issuer, certificate), sort_keys=False))
     print(folder / "authentication.yaml", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
         server.serve_forever()
@@ -95,14 +93,16 @@ def serve(folder: Path) -> None:
 
 def token(folder: Path, user: str, groups: list[str]) -> str:
     """A token that is good for an hour."""
-    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": user, "groups": groups, "exp": int(time.time()) + 3600}
+    written = yaml.safe_load((folder / "authentication.yaml").read_text())
+    issuer = written["jwt"][0]["issuer"]["url"]
+    claims = {"iss": issuer, "aud": AUDIENCE, "sub": user, "groups": groups, "exp": int(time.time()) + 3600}
     return jwt.encode(claims, signing_key(folder), "RS256", {"kid": "1"})
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["serve", name]:
-            serve(Path(name))
+        case ["serve", name, *port] if len(port) < 2:
+            serve(Path(name), int(port[0]) if port else PORT)
         case ["token", name, user, *groups]:
             print(token(Path(name), user, groups))
         case _:

@@ -18,7 +18,7 @@ from aiohttp.connector import AddrInfoType
 from muster.api.codec import Object
 from muster.client.connection import Connection
 from muster.client.http import HttpTransport, Sockets
-from muster.client.transport import TransportError, WatchEvents
+from muster.client.transport import TransportError, UntrustedServer, WatchEvents
 
 NAME = "inner.example"
 
@@ -87,9 +87,9 @@ def test_server_is_checked_by_the_name_that_the_kubeconfig_says(pki: Path) -> No
         async with tls_server(pki, set()) as port:
             url = f"https://127.0.0.1:{port}"
             assert (await ask(Connection(url, ca=ca, tls_server_name=NAME)))["name"] == ""
-            with pytest.raises(TransportError, match="certificate"):
+            with pytest.raises(UntrustedServer, match="certificate"):
                 await ask(Connection(url, ca=ca))
-            with pytest.raises(TransportError, match="certificate"):
+            with pytest.raises(UntrustedServer, match="certificate"):
                 await ask(Connection(url, tls_server_name=NAME))
             assert (await ask(Connection(url, insecure=True)))["name"] == ""
 

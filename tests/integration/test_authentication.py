@@ -41,7 +41,7 @@ def issuer(issuing: tuple[Path, subprocess.Popen[str]]) -> Path:
 def issuing(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
     """The folder of a token issuer, and its process."""
     folder = tmp_path / "issuer"
-    command = [sys.executable, str(EXAMPLE / "issuer.py"), "serve", str(folder)]
+    command = [sys.executable, str(EXAMPLE / "issuer.py"), "serve", str(folder), "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     try:
@@ -124,6 +124,20 @@ def test_a_changed_file_is_taken_over_and_a_bad_one_is_not(issuer: Path) -> None
         assert ask(config, "/api/v1/nodes", jane)[0] == 200
         configuration.write_text(good.replace("- muster", "- others"))
         assert any(ask(config, "/api/v1/nodes", jane)[0] == 401 for _ in tries())
+
+
+def test_scheduler_ends_at_once_where_the_server_is_not_the_one_that_is_meant(tmp_path: Path) -> None:
+    options = ("--nodes", "1", "--without", "scheduler,nodes", "--authorization-mode", "RBAC")
+    with muster_up(*options) as (_, config):
+        meant = yaml.safe_load(config.read_text())
+        meant["clusters"][0]["cluster"]["tls-server-name"] = "other.example"
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump(meant))
+        command = [sys.executable, "-m", "muster.cli.main", "scheduler", "--kubeconfig", str(path), "--port", "0"]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert found.returncode == 1
+    last = found.stderr.splitlines()[-1]
+    assert "the certificate of the server is not trusted: Hostname mismatch" in last, found.stderr
 
 
 def tries() -> Iterator[int]:

@@ -25,7 +25,7 @@ from muster.client.client import Client
 from muster.client.credentials import CredentialsError
 from muster.client.http import HttpTransport
 from muster.client.retrying import RetryingTransport
-from muster.client.transport import Transport, TransportError
+from muster.client.transport import Transport, TransportError, UntrustedServer
 from muster.clock import Clock, RealClock
 from muster.controllers.workload_creation import WorkloadCreation
 from muster.scheduler.election import Election
@@ -88,7 +88,7 @@ async def _check(transport: Transport, clock: Clock, stop: asyncio.Event, plan: 
         try:
             answer = await transport.request("GET", "/version")
         except (TransportError, CredentialsError) as error:
-            if clock.now() >= end_s or isinstance(error, CredentialsError):
+            if clock.now() >= end_s or isinstance(error, CredentialsError | UntrustedServer):
                 raise Unreachable(f"{server}: {error}") from error
             logger.warning("server not reached", extra={"server": server, "error": str(error)})
             await clock.sleep(PAUSE_S)

@@ -28,6 +28,7 @@ from muster.client.transport import (
     Query,
     Response,
     TransportError,
+    UntrustedServer,
     WatchEvent,
     WatchEvents,
 )
@@ -277,4 +278,7 @@ def _failure(code: int, body: Object | bytes) -> Object:
 
 def _broken(error: Exception) -> TransportError:
     text = str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
+        return UntrustedServer(f"the certificate of the server is not trusted: {why}")
     return TransportError(f"no answer from the server: {text}")

@@ -74,6 +74,10 @@ class TransportError(ClientError):
     """No answer came; whether the request took effect is unknown. Retryable after reading again."""
 
 
+class UntrustedServer(TransportError):
+    """The certificate of the server is not one that is trusted for its name. Not retryable, unless it is changed."""
+
+
 class ApiError(ClientError):
     """The server answered with a failure. `status` is the Status object."""
 
