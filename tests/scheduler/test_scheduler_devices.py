@@ -281,3 +281,45 @@ def test_restart_finds_the_devices_that_were_given() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
     play(story)
+
+
+def test_devices_of_a_group_are_taken_back_where_its_pods_have_no_room_any_more() -> None:
+    async def story(world: World) -> None:
+        group = make_group("train", min_count=2)
+        group["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+
+        async def begin(prefix: str) -> None:
+            await world.create(
+                *(make_pod(f"{prefix}{at}", group="train", spec=pod_claim("gpu", template="one")) for at in range(2))
+            )
+            await world.clock.sleep(30)
+
+        await world.create(*cluster("a", "b"), make_claim_template("one"), group)
+        await begin("p")
+        nodes = await world.nodes_of()
+        assert set(nodes.values()) == {"a"}
+
+        await world.client.patch(NODES, None, "a", {"spec": {"unschedulable": True}})
+        for name in nodes:
+            await world.client.delete(PODS, "default", name, {"gracePeriodSeconds": 0})
+        await begin("q")
+
+        assert set((await world.nodes_of()).values()) == {"b"}
+        assert [found for each in (await world.devices_of()).values() for found in each] == ["b/gpu-0"]
+
+    play(story)
+
+
+def test_devices_that_a_pod_uses_are_never_taken_back() -> None:
+    async def story(world: World) -> None:
+        await world.create(*cluster("a", "b"), make_claim("one"))
+        await world.create(make_pod("user", spec=pod_claim("gpu", claim="one")))
+        await world.clock.sleep(5)
+        await world.client.patch(NODES, None, "a", {"spec": {"unschedulable": True}})
+        await world.create(make_pod("late", spec=pod_claim("gpu", claim="one")))
+        await world.clock.sleep(60)
+
+        assert await world.nodes_of() == {"user": "a", "late": None}
+        assert await world.devices_of() == {"one": ["a/gpu-0"]}
+
+    play(story)

@@ -33,12 +33,16 @@ from muster.client.client import Client
 from muster.client.events import EventRecorder
 from muster.client.informer import Change
 from muster.clock import Clock, wait
+from muster.engine.devices.demand import pod_claims
+from muster.engine.devices.view import IN_FLIGHT
+from muster.engine.objects import RESOURCE_CLAIM
 from muster.engine.preemption.model import NoPlan, Plan
 from muster.scheduler.apart import Answer, Apart
 from muster.scheduler.binder import Binder, BindRequest, Commit
 from muster.scheduler.core import SchedulerCore
-from muster.scheduler.cycle import SCHEDULER_ERROR, Rejection, Verdict
+from muster.scheduler.cycle import SCHEDULER_ERROR, UNSCHEDULABLE, Rejection, Verdict
 from muster.scheduler.devices.binder import DeviceBinder
+from muster.scheduler.devices.writing import is_in_the_way
 from muster.scheduler.members import scheduler_name_of
 from muster.scheduler.metrics import SchedulerMetrics
 from muster.scheduler.options import SchedulerOptions
@@ -166,6 +170,7 @@ class Scheduler:
                 self._commit(verdict)
                 self._evict(verdict)
                 self._teller.verdict(verdict)
+                self._free_claims(verdict)
             self._clear_nominations()
             self._undo(now)
             if self._binder.idle.is_set():
@@ -349,6 +354,22 @@ class Scheduler:
             self._tasks.create_task(self._devices.bind(requests, timeout_s))
         else:
             self.devices_bound(requests)
+
+    def _free_claims(self, verdict: Verdict) -> None:
+        """Who found no node may have claims whose devices are elsewhere: they get others the next time."""
+        if verdict.placements or verdict.rejection is None or verdict.rejection.reason != UNSCHEDULABLE:
+            return
+        core, ask = self.core, verdict.ask
+        pods = [core.cache.pods[member.key].pod for member in ask.members if member.shape.usage.devices is not None]
+        if not pods or self._tasks is None:
+            return
+        consumers = {uid_of(pod) for pod in pods}
+        group = None if ask.ref is None or ask.scheduled else core.cache.pod_groups.get(ask.ref.key)
+        consumers |= set() if group is None else {uid_of(group)}
+        for key in dict.fromkeys(each.key for pod in pods for each in pod_claims(pod)):
+            claim = core.cache.state.objects.get(RESOURCE_CLAIM, key)
+            if claim is not None and IN_FLIGHT not in claim and is_in_the_way(claim, consumers):
+                self._tasks.create_task(self._devices.free(key, frozenset(consumers)))
 
     def devices_bound(self, requests: Sequence[BindRequest]) -> None:
         """The claims of the pods of a commit are written; their volumes come next."""

@@ -26,6 +26,8 @@ from muster.scheduler.devices.writing import (
     GroupLookup,
     claim_writes,
     extended_claim,
+    freed,
+    is_in_the_way,
     next_step,
     unready,
     without,
@@ -70,6 +72,7 @@ class DeviceBinder:
         self._changed = asyncio.Event()
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._taken: dict[str, _Taken] = {}
+        self._freeing: set[str] = set()
 
     def changed(self) -> None:
         """Claims, pods or nodes are not as they were."""
@@ -106,6 +109,23 @@ class DeviceBinder:
             await self._take_back(key, consumer, deallocates)
         if taken.made is not None:
             await self._remove(*taken.made)
+
+    async def free(self, key: str, consumers: frozenset[str]) -> None:
+        """Take the devices of a claim that nobody but these (uids) is noted to use, and who are on no node."""
+        if key in self._freeing:
+            return
+        self._freeing.add(key)
+
+        async def clear() -> None:
+            claim = await self._read(key)
+            if claim is not None and is_in_the_way(claim, consumers):
+                written = await self._client.update(RESOURCE_CLAIMS, freed(claim), subresource="status")
+                self._state.devices.note_written(written)
+
+        try:
+            await self._try(clear)
+        finally:
+            self._freeing.discard(key)
 
     # -- writing
 

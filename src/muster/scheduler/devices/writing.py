@@ -5,7 +5,7 @@ Source of the rules and texts: kube-scheduler `dynamicresources/dynamicresources
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -136,6 +136,24 @@ def without(claim: Object, consumers: Iterable[Consumer], *, deallocates: bool) 
     if frees:
         kept.pop("allocation", None)
         kept.pop("devices", None)
+    return {**claim, "status": kept}
+
+
+def is_in_the_way(claim: Object, consumers: Container[str]) -> bool:
+    """Whether a claim has devices that only some nodes reach, and nobody but these (uids) is noted as using them.
+
+    Where they have no node with these devices, they may get others. Source: `dynamicresources.go` (PostFilter).
+    """
+    status: Object = claim.get("status") or {}
+    is_bound_to_nodes = bool((status.get("allocation") or {}).get("nodeSelector"))
+    return is_bound_to_nodes and all(each.get("uid") in consumers for each in status.get("reservedFor") or ())
+
+
+def freed(claim: Object) -> Object:
+    """The claim without devices and consumers."""
+    kept = {
+        name: value for name, value in claim["status"].items() if name not in ("allocation", "reservedFor", "devices")
+    }
     return {**claim, "status": kept}
 
 
