@@ -6,7 +6,7 @@ import pytest
 
 from muster.api.cel_types import DURATION, STRING, TIMESTAMP, Type, list_of, map_of
 from muster.api.codec import JSON
-from muster.api.expressions import EvaluationFailed, NotAnExpression, compile_expression, compile_typed
+from muster.api.expressions import EvaluationFailed, NoProgram, NotAnExpression, compile_expression, compile_typed
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,24 @@ def test_times_and_durations_are_read_by_their_types(text: str) -> None:
     first, last = "2026-01-01T00:00:00Z", "2026-01-02T03:04:05.5Z"
     value: JSON = {"times": [first, last], "last": last, "spans": ["1h", "30m"], "by": {"a": last}}
     assert compile_typed(text, {"self": Type("object", fields=fields)}).evaluate({"self": value}) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("self || bool('x')", "type conversion error from 'string' to 'bool'"),
+        ("int(1e30) == 1", "integer overflow"),
+        ("uint(-1) == 1u", "unsigned integer overflow"),
+    ],
+)
+def test_constants_that_cannot_be_converted_are_told(text: str, want: str) -> None:
+    compiled = compile_expression(text)
+    with pytest.raises(NoProgram, match=want):
+        compiled.check_constants()
+
+
+def test_constants_that_can_be_converted_are_good() -> None:
+    compile_expression("int('12') == 12 && bool('true') && string(b'a') == 'a'").check_constants()
 
 
 def test_errors_come_by_their_places_with_a_mark_under_the_line() -> None:

@@ -120,7 +120,18 @@ def for_types() -> list[str]:
 
 
 SYNTAX = (
-    "",
+    "int('x') == 1",
+    "int(1e30) == 1",
+    "int(-1e30) == 1",
+    "int(18446744073709551615u) == 1",
+    "uint(-1) == 1u",
+    "uint('x') == 1u",
+    "uint(-1.0) == 1u",
+    "double('x') == 1.0",
+    "bool('x')",
+    "string(b'\\xff') == 'a'",
+    "self.count == 1 || int('x') == 1",
+    "int('12') == 12 && bool('true') && uint(3) == 3u",
     "'a'",
     "self.",
     "self..a",
@@ -554,6 +565,8 @@ cel.bind(x, 1, x == 1)
 cel.bind(x, device.attributes['a'], has(x.b) && x.b == 1)
 math.greatest(1, 2) == 2
 device.attributes[?'a'].?b.orValue(1) == 1
+bool('x')
+int(1e30) == 1
 device.attributes.all(k, v, k == 'a')
 format.uuid().validate('a').hasValue()
 claims.a == 1

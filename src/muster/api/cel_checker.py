@@ -304,7 +304,8 @@ class Checked:
                 yield self._at(wrong), f"error during formatting: {words}, was given {kind(self.type_of(wrong))}"
                 return
         if problem:
-            yield self._at(node), f"could not parse formatting clause: {problem}"
+            start = "" if problem == _CUT_OFF else "could not parse formatting clause: "
+            yield self._at(node), f"{start}{problem}"
         elif len(clauses) < len(given.items):
             counts = f"(expected {len(clauses)}, got {len(given.items)})"
             yield self._at(node), f"too many arguments supplied to string.format {counts}"
@@ -346,6 +347,9 @@ _CLAUSES["X"] = _CLAUSES["x"]
 _CLAUSE = re.compile(r"%(?:%|(?:\.(?P<precision>\d+))?(?P<clause>.)|$)", re.DOTALL)
 
 
+_CUT_OFF = "unexpected end of string"
+
+
 def _clauses(text: str) -> tuple[list[str], str]:
     """The clauses of a format up to the first that is none, and what is wrong with that."""
     found: list[str] = []
@@ -353,7 +357,7 @@ def _clauses(text: str) -> tuple[list[str], str]:
         if match[0] == "%%":
             continue
         if match["clause"] is None:
-            return found, "unexpected end of string"
+            return found, _CUT_OFF
         if match["clause"] not in _CLAUSES:
             return found, f'unrecognized formatting clause "{match["clause"]}"'
         found.append(match["clause"])

@@ -19,7 +19,7 @@ from muster.api import addresses, cel_formats, cel_macros
 from muster.api.cel_checker import Checked, shown_errors
 from muster.api.cel_functions import functions
 from muster.api.cel_printing import duration_text, formatted, time_text
-from muster.api.cel_tree import Tree, read_tree, write_tree
+from muster.api.cel_tree import Call, Const, Node, Tree, Uint, read_tree, walk, write_tree
 from muster.api.cel_types import DYN, Type
 from muster.api.codec import JSON, Object
 from muster.api.quantity import NANO, QuantityError, parse_quantity
@@ -49,6 +49,7 @@ class ExpressionError(Exception):
 
     ExpressionError
     ├── NotAnExpression   the text does not compile; not retryable
+    ├── NoProgram         the text compiles, but a constant in it cannot be converted; not retryable
     ├── NotSupported      the text uses what a real server knows and this module does not; not retryable
     └── EvaluationFailed  there is no value: a missing key, division by zero, too much work; not retryable
     """
@@ -56,6 +57,10 @@ class ExpressionError(Exception):
 
 class NotAnExpression(ExpressionError):
     """The text does not compile."""
+
+
+class NoProgram(ExpressionError):
+    """A constant in the text cannot be converted."""
 
 
 class NotSupported(ExpressionError):
@@ -80,6 +85,11 @@ class Expression:
         self._rewritten = rewrite(evaluated) if rewrite is not None else evaluated
         self._program = _program(cel_macros.evaluable(self._rewritten))
         self._lenient: cel.Expression | None = None
+
+    def check_constants(self) -> None:
+        """Convert the constants in it, as kube-apiserver does once the type is right. Raises `NoProgram`."""
+        for node in walk(self.tree.root):
+            _check_constant(self.tree, node)
 
     def evaluate(self, variables: Mapping[str, JSON]) -> JSON:
         """The value, as JSON. Raises `EvaluationFailed` and `NotSupported`; the work is bounded."""
@@ -143,6 +153,30 @@ def compile_typed(
     if checked.found:
         raise NotAnExpression(shown_errors(checked.found, text))
     return Expression(text, tree, checked.type, cel_macros.with_known_types(tree, checked), rewrite)
+
+
+_CONVERSIONS = {
+    ("bool", str): "type conversion error from 'string' to 'bool'",
+    ("double", str): "type conversion error from 'string' to 'double'",
+    ("int", str): "type conversion error from 'string' to 'int'",
+    ("uint", str): "type conversion error from 'string' to 'uint'",
+    ("int", float): "integer overflow",
+    ("int", Uint): "integer overflow",
+    ("uint", float): "unsigned integer overflow",
+    ("uint", int): "unsigned integer overflow",
+    ("string", bytes): "invalid UTF-8 in bytes, cannot convert to string",
+}
+"""Why a constant of a type cannot be converted, by the function."""
+
+
+def _check_constant(tree: Tree, node: Node) -> None:
+    """Convert a constant if the node does that. Raises `NoProgram`."""
+    if not isinstance(node, Call) or node.target is not None or len(node.args) != 1:
+        return
+    (value,) = node.args
+    why = _CONVERSIONS.get((node.function, type(value.value))) if isinstance(value, Const) else None
+    if why is not None and _evaluated(_program(tree.with_root(node)), {})[1] is not None:
+        raise NoProgram(why)
 
 
 def _is_pattern(text: str) -> bool:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from muster.api.cel_tree import Call, Const, Ident, Node, Select, walk
 from muster.api.cel_types import ANY, BOOL, STRING, Type, list_of, map_of
 from muster.api.codec import JSON, Object
-from muster.api.expressions import EvaluationFailed, Expression, ExpressionError, NotSupported, compile_typed
+from muster.api.expressions import EvaluationFailed, Expression, ExpressionError, NoProgram, NotSupported, compile_typed
 
 Subject = Literal["claims", "user"]
 
@@ -76,10 +76,13 @@ def compile_for(text: str, subject: Subject, *, must_be_bool: bool) -> Compiled:
     """The compiled expression. Raises `CompilationFailed`."""
     try:
         compiled = compile_typed(text, {subject: _TYPES[subject]})
+        if must_be_bool and compiled.type != BOOL:
+            raise CompilationFailed("must evaluate to bool")
+        compiled.check_constants()
+    except NoProgram as error:
+        raise CompilationFailed(f"program instantiation failed: {error}") from error
     except ExpressionError as error:
         raise CompilationFailed(f"compilation failed: {error}") from error
-    if must_be_bool and compiled.type != BOOL:
-        raise CompilationFailed("must evaluate to bool")
     return Compiled(text, compiled, subject, _aliases(text), _makes_go_list(compiled.tree.root))
 
 

@@ -20,7 +20,6 @@ from muster.api.expressions import (
     EvaluationFailed,
     Expression,
     ExpressionError,
-    NotAnExpression,
     NotSupported,
     compile_typed,
 )
@@ -102,7 +101,7 @@ class WrongType(Exception):
 
 
 def compile_rule(entry: Object, type_: Type) -> Expression:
-    """The program of a rule on values of a type. Raises `NotAnExpression`, `NotSupported`, `WrongType`."""
+    """The program of a rule on values of a type. Raises `ExpressionError`, `WrongType`."""
     text = entry.get("rule") or ""
     if entry.get("optionalOldSelf"):
         variables = {"self": type_, "oldSelf": optional_of(type_)}
@@ -111,6 +110,7 @@ def compile_rule(entry: Object, type_: Type) -> Expression:
         found = compile_typed(text, {"self": type_, "oldSelf": type_})
     if found.type != BOOL:
         raise WrongType("cel expression must evaluate to a bool")
+    found.check_constants()
     return found
 
 
@@ -132,10 +132,11 @@ def _with_former_value(tree: Tree) -> Tree:
 
 
 def compile_message(entry: Object, type_: Type) -> Expression:
-    """The program of a rule's message. Raises `NotAnExpression`, `NotSupported`, `WrongType`."""
+    """The program of a rule's message. Raises `ExpressionError`, `WrongType`."""
     found = compile_typed(entry.get("messageExpression") or "", {"self": type_, "oldSelf": type_})
     if found.type != STRING:
         raise WrongType("messageExpression must evaluate to a string")
+    found.check_constants()
     return found
 
 
@@ -157,7 +158,7 @@ def _rule(entry: Object, type_: Type) -> Rule:
 def _compiled(make: Callable[[], Expression], text: str) -> Expression | None:
     try:
         return make()
-    except (NotAnExpression, NotSupported, WrongType) as error:
+    except (ExpressionError, WrongType) as error:
         logger.warning("rule is not checked", extra={"rule": text, "error": str(error)})
         return None
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from muster.api.cel_types import Type
 from muster.api.codec import JSON, Object
-from muster.api.expressions import NotAnExpression, NotSupported
+from muster.api.expressions import NoProgram, NotAnExpression, NotSupported
 from muster.apiserver.custom.patterns import python_pattern
 from muster.apiserver.custom.rule_types import type_of_schema
 from muster.apiserver.custom.rules import WrongType, compile_message, compile_rule
@@ -335,6 +335,9 @@ def _compilation(rule: Object, type_: Type, here: str) -> Iterator[FieldError]:
             compiled(rule, type_)
         except NotAnExpression as error:
             yield invalid_value(f"{here}.{name}", shown, f"{prefix}compilation failed: {error}")
+        except NoProgram as error:
+            start = "messageExpression" if prefix else "program"
+            yield invalid_value(f"{here}.{name}", shown, f"{start} instantiation failed: {error}")
         except WrongType as error:
             yield invalid_value(f"{here}.{name}", shown, str(error))
         except NotSupported:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from muster.api.cel_types import ANY, BOOL
 from muster.api.codec import JSON, Object, Objects
 from muster.api.device_selectors import compile_selector
-from muster.api.expressions import NotAnExpression, NotSupported
+from muster.api.expressions import NoProgram, NotAnExpression, NotSupported
 from muster.api.labels import label_value_errors
 from muster.apiserver.context import Context
 from muster.apiserver.fields import (
@@ -363,15 +363,18 @@ def _validate_expression(text: str, at: str) -> Errors:
     if len(text.encode()) > LONGEST_EXPRESSION:
         return [too_long(at, LONGEST_EXPRESSION)]
     try:
-        found = compile_selector(text).type
+        found = compile_selector(text)
+        if found.type not in (BOOL, ANY):
+            shown = str(found.type).replace("any", "google.protobuf.Any")
+            return [invalid_value(at, text, f"must evaluate to bool or the unknown type, not {shown}")]
+        found.check_constants()
     except NotSupported:
-        return []  # a real server may know it
+        pass  # a real server may know it
     except NotAnExpression as error:
         return [invalid_value(at, text, f"compilation failed: {error}")]
-    if found in (BOOL, ANY):
-        return []
-    shown = str(found).replace("any", "google.protobuf.Any")
-    return [invalid_value(at, text, f"must evaluate to bool or the unknown type, not {shown}")]
+    except NoProgram as error:
+        return [FieldError("InternalError", at, f"Internal error: program instantiation failed: {error}")]
+    return []
 
 
 def _validate_consumers(consumers: Objects, at: str) -> Errors:
