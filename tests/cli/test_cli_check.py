@@ -152,3 +152,68 @@ def test_group_of_a_deployment_is_tried_with_its_replicas(tmp_path: Path, capsys
         states.append(next(found["muster"] for found in group["releases"] if found["release"] == "1.37"))
 
     assert [(each["state"], each["placed"]) for each in states] == [("Infeasible", 0), ("Placed", 4)]
+
+
+_TREE = """
+apiVersion: scheduling.k8s.io/v1alpha3
+kind: Workload
+metadata: {name: train, namespace: default}
+spec:
+  compositePodGroupTemplates:
+    - name: all
+      priorityClassName: high
+      schedulingPolicy: {gang: {minGroupCount: 1}}
+      podGroupTemplates:
+        - {name: workers, priorityClassName: high, schedulingPolicy: {gang: {minCount: 2}}}
+---
+apiVersion: scheduling.k8s.io/v1alpha3
+kind: CompositePodGroup
+metadata: {name: train, namespace: default}
+spec:
+  priorityClassName: high
+  workloadRef: {workloadName: train, templateName: all}
+  schedulingPolicy: {gang: {minGroupCount: 1}}
+---
+apiVersion: scheduling.k8s.io/v1alpha3
+kind: PodGroup
+metadata: {name: workers, namespace: default}
+spec:
+  parentCompositePodGroupName: train
+  priorityClassName: high
+  workloadRef: {workloadName: train, templateName: workers}
+  schedulingPolicy: {gang: {minCount: 2}}
+"""
+
+
+@pytest.mark.parametrize("root", ["PodGroup", "CompositePodGroup"])
+def test_pods_of_another_priority_than_the_root_of_their_group_are_named(
+    root: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """kube-scheduler 1.37 refuses the whole group for it, with or without a tree."""
+    classes: list[Object] = [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
+        for name, value in (("high", 1000), ("low", 10))
+    ]
+    if root == "CompositePodGroup":
+        groups = list(yaml.safe_load_all(_TREE))
+    else:
+        groups = [make_group("workers", min_count=2, priorityClassName="high")]
+    same = make_pod("same", group="workers", cpu="1", spec={"priorityClassName": "high"})
+    low = make_pod("low", group="workers", cpu="1", spec={"priorityClassName": "low"})
+    job = make_job("plain", parallelism=2, pod=make_pod(cpu="1", group="workers"))
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all([*classes, *groups, same, low, job]))
+
+    found = {each["object"]: each["releases"] for each in checked(capsys, "-f", str(file))["objects"]}
+
+    name = "train" if root == "CompositePodGroup" else "workers"
+    assert found["Pod same"][-1]["warnings"] == []
+    for pods, start in (("Pod low", "its priority is 10"), ("Job plain", "its pods have priority 0")):
+        (said,) = [each for each in found[pods][-1]["warnings"] if "priority" in each]
+        assert said.startswith(f"{start}, but {root} {name} has 1000: ")
+        assert not any("priority" in each for each in found[pods][1]["warnings"])  # 1.36 does not compare

@@ -6,7 +6,7 @@ Sources: KEP-5547, kube-apiserver and kube-controller-manager of 1.35 to 1.37; t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.api.codec import Object, copy_object
 from muster.api.manifests import Manifest, creation_order, resource_of
@@ -15,6 +15,7 @@ from muster.apiserver.options import Release, ServerOptions
 from muster.apiserver.request import ApiRequest
 from muster.client.client import warnings_of
 from muster.client.transport import Query, Response
+from muster.simulator.checked_priorities import group_index, unlike_priority
 from muster.simulator.forms import fault_of
 from muster.simulator.notices import notices
 from muster.simulator.standing import StandingServer
@@ -64,7 +65,31 @@ def check_objects(manifests: Sequence[Manifest], release: Release) -> list[Findi
         found[id(manifest)] = _finding(server, manifest, release)
         if manifest.object["kind"] in _REFERRED_TO and not found[id(manifest)].problem:
             _post(server, manifest.object, ())
+    if release == "1.37":
+        _add_priorities(server, manifests, found)
     return [found[id(manifest)] for manifest in manifests]
+
+
+def _add_priorities(server: StandingServer, manifests: Sequence[Manifest], found: dict[int, Finding]) -> None:
+    """Warns of pods whose priority is not that of the root of their group, among what the server takes."""
+    taken = [each for each in manifests if not (each.left_out or found[id(each)].problem)]
+    groups = group_index([each.object for each in taken])
+    for each in taken if groups else ():
+        said = unlike_priority(each.object, groups, lambda obj: _admitted(server, obj))
+        if said:
+            finding = found[id(each)]
+            found[id(each)] = replace(finding, warnings=(*finding.warnings, said))
+
+
+def _admitted(server: StandingServer, obj: Object) -> Object:
+    """The object as the server would store it, or has stored it; {} if it would not."""
+    answer = _post(server, obj, (("dryRun", "All"),))
+    if answer.status == 409:
+        resource = resource_of(obj)
+        assert resource is not None, "manifests are of known kinds"
+        path = resource.path((namespace_of(obj) or "default") if resource.namespaced else "")
+        answer = server.handle(ApiRequest("GET", f"{path}/{name_of(obj)}"))
+    return answer.body if answer.status < 400 and isinstance(answer.body, dict) else {}
 
 
 def _finding(server: StandingServer, manifest: Manifest, release: Release) -> Finding:
