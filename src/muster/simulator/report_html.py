@@ -129,7 +129,7 @@ def _pictures(outcome: Outcome, report: Object, stays: Sequence[Stay], asked: li
     moments = moments_of(stays, [each["time_s"] for each in report["evictions"]], outcome.time_s)
     most, width = nodes_a_cell(nodes), escape(resource)
     what = f"A cell: up to {most} nodes of a domain; its width: their {width}" if most > 1 else f"A node: its {width}"
-    parts = [f"<p>{what}. Colours: groups; grey: pods without one, and what is too little to be seen.</p>"]
+    parts = [f"<p>{what}. Colours: groups; grey: pods without one, and groups too small to be drawn.</p>"]
     for name, at_s in moments:
         picture = cluster_picture(nodes, stays, at_s, levels, resource, colours)
         parts.append(f"<h3>{escape(name.capitalize())}: {at_s:g} s</h3>{picture or _NOTHING_RUNS}")
