@@ -147,6 +147,20 @@ def test_many_pods_cost_what_the_exact_search_says(
     assert cost(cluster, plan.victims)[:4] == cost(cluster, searched.victims)[:4]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_unlike_pods_on_a_node_cost_what_the_exact_search_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(seed)
+    scene = Scene(*[120] * 6)
+    for unit in range(90):
+        scene.run(f"u{unit:03}", unit % 6, random.randint(3, 9), age_s=float(random.randint(1, 10_000)))
+    cluster, group = scene.cluster(), scene.gang(*[50] * 6)
+    plan = preempt_group(cluster, group)
+    monkeypatch.setattr(least, "least_by_node", lambda *_: (False, None))
+    searched = preempt_group(cluster, group)
+    assert isinstance(plan, Plan) and isinstance(searched, Plan)
+    assert cost(cluster, plan.victims)[:4] == cost(cluster, searched.victims)[:4]
+
+
 def test_hundreds_of_pods_need_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> None:
         raise AssertionError("HiGHS was asked")

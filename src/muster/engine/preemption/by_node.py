@@ -6,7 +6,8 @@ there at least, and the cheapest places are taken. All criteria are compared at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -18,8 +19,8 @@ from muster.engine.preemption.problem import Problem
 
 FEW_UNITS = 60
 """Between so many units, ties are decided by names."""
-_MOST_STATES = 20_000
-"""So many sums of releases are told apart on a node."""
+_MOST_STATES = 1_000_000
+"""So many sums of releases are looked at in all."""
 _AT_ONCE = 16
 """So many nodes are looked at before the relaxation is asked again."""
 
@@ -27,7 +28,7 @@ Releases: TypeAlias = tuple[int, ...]
 
 
 class TooManyStates(Exception):
-    """A node has too many different units to look at all sums of them. Not retryable."""
+    """The nodes have too many different units to look at all sums of them. Not retryable."""
 
 
 class _Unit(Struct, frozen=True):
@@ -132,6 +133,7 @@ class _Search:
         self._nodes = nodes
         self._sets: list[_Sets] = []
         self._alike: dict[tuple[object, ...], _Sets] = {}
+        self._states = 0
 
     def find(self, wanted: int) -> list[int]:
         """The units that go, for so many more places; all nodes together have them."""
@@ -158,37 +160,58 @@ class _Search:
         """The least set for each gain, once for all nodes that are alike."""
         key = node.free, node.room, node.top, tuple((unit.releases, unit.cost, unit.most) for unit in node.units)
         if key not in self._alike:
-            self._alike[key] = list(_least_sets(node, self._request))
+            self._alike[key] = self._least_sets(node)
         return self._alike[key]
+
+    def _least_sets(self, node: _Node) -> _Sets:
+        """For each gain the least set of units, in order; a gain that costs no less than a larger one is left out."""
+        wanted = [
+            tuple(max(0, pods * each - free) for each, free in zip(self._request, node.free, strict=True))
+            for pods in range(node.room + 1, node.top + 1)
+        ]
+        states: _States = {(tuple(0 for _ in self._request), node.top): (0, ())}
+        for kind in _kinds(node.units):
+            states = _undominated(_with_some_of(states, node.units, kind, wanted[-1]))
+            self._states += len(states)
+            if self._states > _MOST_STATES:
+                raise TooManyStates
+        found: _Sets = []
+        for pods, asked in zip(range(node.top, node.room, -1), reversed(wanted), strict=True):
+            cost, places = min(
+                value
+                for (sums, most), value in states.items()
+                if most >= pods and all(has >= want for has, want in zip(sums, asked, strict=True))
+            )
+            if not found or cost < found[-1][0][1]:
+                found.append(((pods - node.room, cost), places))
+        return found[::-1]
 
 
 _State: TypeAlias = tuple[Releases, int]
 """Sums of releases, as far as they matter, and the most pods that fit beside who stays."""
+_States: TypeAlias = dict[_State, tuple[int, tuple[int, ...]]]
+"""The least cost of each state, and who goes for it."""
 
 
-def _least_sets(node: _Node, request: Releases) -> Iterator[tuple[Option, tuple[int, ...]]]:
-    """For each gain the least set of units, in order; a gain that costs no less than a larger one is left out."""
-    wanted = [tuple(pods * each - free for each, free in zip(request, node.free, strict=True)) for pods in _gains(node)]
-    states: dict[_State, tuple[int, tuple[int, ...]]] = {(tuple(0 for _ in request), node.top): (0, ())}
-    for kind in _kinds(node.units):
-        states = _with_some_of(states, node.units, kind, wanted[-1])
-        if len(states) > _MOST_STATES:
-            raise TooManyStates
-    found: list[tuple[Option, tuple[int, ...]]] = []
-    for pods, asked in zip(reversed(_gains(node)), reversed(wanted), strict=True):
-        enough = [
-            value
-            for (sums, most), value in states.items()
-            if most >= pods and all(has >= want for has, want in zip(sums, asked, strict=True))
-        ]
-        cost, places = min(enough)
-        if not found or cost < found[-1][0][1]:
-            found.append(((pods - node.room, cost), places))
-    return reversed(found)
-
-
-def _gains(node: _Node) -> range:
-    return range(node.room + 1, node.top + 1)
+def _undominated(states: _States) -> _States:
+    """Without those that are no better than a cheaper one, as far as they differ in at most two numbers."""
+    numbers = [column for column in zip(*((*sums, most) for sums, most in states), strict=True) if len(set(column)) > 1]
+    if len(numbers) > 2:
+        return states
+    first, second = (*numbers, *[[0] * len(states)] * 2)[:2]
+    points = sorted(zip(states.items(), first, second, strict=True), key=lambda point: point[0][1])
+    kept: _States = {}
+    stairs: list[tuple[int, int]] = []  # the first number rises, the second (negative here) as well
+    for (state, value), x, y in points:
+        at = bisect_left(stairs, (x, -y))
+        if at < len(stairs) and stairs[at][1] <= -y:
+            continue
+        below = at
+        while below > 0 and -stairs[below - 1][1] <= y:
+            below -= 1
+        stairs[below:at] = [(x, -y)]
+        kept[state] = value
+    return kept
 
 
 def _kinds(units: Sequence[_Unit]) -> list[list[int]]:
@@ -199,12 +222,10 @@ def _kinds(units: Sequence[_Unit]) -> list[list[int]]:
     return [sorted(places, key=lambda place: units[place].cost) for places in kinds.values()]
 
 
-def _with_some_of(
-    states: dict[_State, tuple[int, tuple[int, ...]]], units: Sequence[_Unit], kind: Sequence[int], wanted: Releases
-) -> dict[_State, tuple[int, tuple[int, ...]]]:
+def _with_some_of(states: _States, units: Sequence[_Unit], kind: Sequence[int], wanted: Releases) -> _States:
     """The states with none, one, two, … of a kind gone."""
     most = units[kind[0]].most
-    found: dict[_State, tuple[int, tuple[int, ...]]] = {}
+    found: _States = {}
     for (sums, beside), value in states.items():
         cost, places = value
         stays = beside if most < 0 else min(beside, most)
@@ -220,7 +241,7 @@ def _with_some_of(
     return found
 
 
-def _keep(found: dict[_State, tuple[int, tuple[int, ...]]], state: _State, value: tuple[int, tuple[int, ...]]) -> None:
+def _keep(found: _States, state: _State, value: tuple[int, tuple[int, ...]]) -> None:
     known = found.get(state)
     if known is None or value < known:
         found[state] = value
