@@ -13,7 +13,7 @@ from muster.api.meta import is_deleting, namespace_of
 from muster.api.selectors import LabelSelector, SelectorError
 from muster.engine.arrays import frozen, zeros
 from muster.engine.axis import ResourceAxis, widened
-from muster.engine.devices.demand import DeviceDemand, demand_of
+from muster.engine.devices.demand import DeviceDemand, claims_held, demand_of
 from muster.engine.devices.features import OURS, Features
 from muster.engine.devices.reserving import DeviceLedger, DeviceReservation, Wanting, assumed
 from muster.engine.devices.view import classes_of
@@ -191,6 +191,8 @@ class ClusterState:
         if usage is None:
             usage = _remember(self._usages, raw, usage_of(pod, _identity(identity_key, terms)))
             self._extend(name for name, _ in usage.requests)
+        if pod["spec"].get("resourceClaims"):
+            return replace(usage, devices=claims_held(pod))
         return usage
 
     def _extend(self, resources: Iterable[str]) -> None:

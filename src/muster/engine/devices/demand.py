@@ -75,6 +75,14 @@ def pod_claims(pod: Object) -> Iterator[PodClaim]:
             yield PodClaim(name, f"{namespace_of(pod)}/{names[name]}", True)
 
 
+def claims_held(pod: Object) -> DeviceDemand | None:
+    """The claims of a pod that runs, each by its name; None if they are not known."""
+    try:
+        return DeviceDemand(tuple(ClaimUse(each.key, each.key) for each in pod_claims(pod)))
+    except ClaimProblem:
+        return None
+
+
 def claims_problem(pod: Object, claim: ClaimLookup) -> str:
     """Why the claims of a pod cannot be used yet; "" if they can."""
     try:

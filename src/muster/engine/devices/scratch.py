@@ -5,11 +5,11 @@ A pod takes what it finds first. Where it finds nothing, those before it in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from muster.api.codec import Object
-from muster.engine.devices.allocated import Use
+from muster.engine.devices.allocated import Use, uses_of
 from muster.engine.devices.demand import DeviceDemand
 from muster.engine.devices.rooms import Plan, Room, Spot, count_on, has_common_devices, plan_of, room_on, written
 from muster.engine.devices.together import Seated, Sitter, Unsettled, count_together, is_worth_it, seated
@@ -32,6 +32,8 @@ class Scratch:
 
     view: View
     _given: list[_Given] = field(default_factory=list)
+    _left: dict[str, int] = field(default_factory=dict)
+    """How many of the pods that use a claim (by key) were taken away, of claims that had devices before the trial."""
 
     @classmethod
     def over(cls, objects: ObjectStore) -> Scratch:
@@ -41,23 +43,47 @@ class Scratch:
 
     def copy(self) -> Scratch:
         """The same, to go on apart."""
-        return Scratch(_apart(self.view), [_Given(each.sitter, each.uses, each.decided) for each in self._given])
+        given = [_Given(each.sitter, each.uses, each.decided) for each in self._given]
+        return Scratch(_apart(self.view), given, dict(self._left))
 
     def place(self, demand: DeviceDemand, spot: Spot, count: int) -> frozenset[Use] | None:
         """Gives devices to so many more pods there (takes them back from so many, if negative); what was given.
 
-        None: others of the trial have other devices for it. A pod for which there are none gets none.
+        None: others of the trial have other devices for it. A pod for which there are none gets none. Pods that are
+        taken away and did not come in the trial leave the claims that they use, and may come again.
         """
         uses: list[Use] = []
         is_changed = False
+        if count > 0 and any(self._left.get(each.key) for each in demand.claims):
+            self._leave(demand, -count)
+            return None
         for _ in range(count):
             is_changed = self._seat(Sitter(demand, spot)) or is_changed
             uses += self._given[-1].uses
-        own = [each for each in self._given if each.sitter.demand == demand and each.sitter.spot.name == spot.name]
-        for each in own[count:] if count < 0 else ():
-            self._take_back(each)
-            self._given.remove(each)
+        if count < 0:
+            own = [each for each in self._given if each.sitter.demand == demand and each.sitter.spot.name == spot.name]
+            for each in own[count:]:
+                self._take_back(each)
+                self._given.remove(each)
+            self._leave(demand, -count - len(own[count:]))
         return None if is_changed else frozenset(uses)
+
+    def _leave(self, demand: DeviceDemand, count: int) -> None:
+        """So many pods that run leave their claims (come again, if negative): one that nobody uses has no devices.
+
+        Devices of a claim that a group uses stay with it (workload-scheduling.md 3.5).
+        """
+        for use in demand.claims if count else ():
+            claim = self.view.claim(use.key) or {}
+            status: Object = claim.get("status") or {}
+            consumers = status.get("reservedFor") or ()
+            if not status.get("allocation") or any(each.get("resource") != "pods" for each in consumers):
+                continue
+            before = self._left.get(use.key, 0)
+            now = self._left[use.key] = max(0, before + count)
+            is_free = [bool(consumers) and number >= len(consumers) for number in (before, now)]
+            if is_free[0] != is_free[1]:
+                self.view.allocated.add(uses_of(status["allocation"]), -1 if is_free[1] else 1)
 
     def room(self, plan: Plan, spot: Spot) -> tuple[Room, bool]:
         """What the next pod would get on the node, and whether others would have other devices for it."""
@@ -83,6 +109,13 @@ class Scratch:
     def touches(self, plan: Plan, spot: Spot) -> bool:
         """Whether pods of the trial take devices from one on the node."""
         return bool(self._beside(plan, spot))
+
+    def released_by(self, demand: DeviceDemand) -> Iterator[Use]:
+        """What the claims of a running pod have that would be free without it and all others that use them."""
+        for use in demand.claims:
+            status: Object = (self.view.claim(use.key) or {}).get("status") or {}
+            if all(each.get("resource") == "pods" for each in status.get("reservedFor") or ()):
+                yield from uses_of(status.get("allocation"))
 
     def sitters(self) -> list[Sitter]:
         """The pods of the trial."""

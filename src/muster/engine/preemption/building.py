@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from muster.engine.arrays import Ints
 from muster.engine.mixed import Demand
 from muster.engine.preemption.budgets import Budgets
+from muster.engine.preemption.device_columns import device_columns
 from muster.engine.preemption.model import Unit
 from muster.engine.preemption.problem import Blocker, Problem, fitting
 from muster.engine.profile import Profile
@@ -99,6 +100,7 @@ def build(
     requests = np.array([axis.vector(demand.shape.usage.requests, pods=1) for demand in demands], dtype=np.int64)
     requests = requests.reshape(len(demands), len(axis))
     columns = np.flatnonzero(requests.any(axis=0))
+    devices = device_columns(base, gone, [demand.shape for demand in demands], found.usages, _takers(found, at, rows))
     most = profile.ceiling if is_coupled else profile.count
     caps = np.array([most(demand.shape, gone) for demand in demands], dtype=np.int64).T
     caps = np.minimum(caps, np.array([len(demand.places) for demand in demands]))
@@ -106,12 +108,12 @@ def build(
         units,
         need,
         np.array([len(demand.places) for demand in demands], dtype=np.int64),
-        requests[:, columns],
-        base.free()[:, columns],
+        np.hstack([requests[:, columns], devices.requests]),
+        np.hstack([base.free()[:, columns], devices.free]),
         np.ascontiguousarray(caps),
         at,
         rows,
-        releases[:, columns],
+        np.hstack([releases[:, columns], devices.releases]),
         np.array([unit.priority for unit in units], dtype=np.int64),
         np.array([len(unit.evicted) for unit in units], dtype=np.int64),
         np.array([round(unit.age_s(now_s)) for unit in units], dtype=np.int64),
@@ -132,6 +134,15 @@ def _entries(snapshot: Snapshot, found: Census) -> tuple[Ints, Ints, Ints]:
     np.add.at(releases, entry_of.reshape(-1), vectors[found.usage_of])
     at, rows = np.divmod(pairs, max(1, len(snapshot)))
     return at, rows, releases
+
+
+def _takers(found: Census, at: Ints, rows: Ints) -> list[tuple[int, list[int]]]:
+    """For each entry the row, and the numbers of what pods with devices take there."""
+    numbers: dict[tuple[int, int], list[int]] = {}
+    for unit, row, usage in zip(found.unit_of.tolist(), found.rows.tolist(), found.usage_of.tolist(), strict=True):
+        if found.usages[usage].devices is not None:
+            numbers.setdefault((unit, row), []).append(usage)
+    return [(row, numbers.get((unit, row), [])) for unit, row in zip(at.tolist(), rows.tolist(), strict=True)]
 
 
 _NOTHING: Mapping[str, Usage] = {}
