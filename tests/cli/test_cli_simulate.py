@@ -86,6 +86,16 @@ def test_objects_of_a_later_time_come_then(gang_file: Path, tmp_path: Path, caps
     assert 90 < group["first_scheduled_s"] < 120
 
 
+def test_a_gang_evicts_those_whose_devices_it_needs_and_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    dra = Path(__file__).parents[2] / "examples" / "dra"
+    files = [f"{dra}/gpus.yaml", f"{dra}/gang.yaml"]
+    found = run_json(["simulate", "--nodes", "2", "-f", *files, "--at", f"5s={dra}/urgent.yaml"], capsys)
+    # Each node has two pairs of GPUs of a NUMA node; the first gang has three of them.
+    assert [each["by"] for each in found["evictions"]] == ["default/urgent"] * 2
+    running = [pod["name"] for pod in found["pods"] if pod["phase"] == "Running"]
+    assert sorted(name.rpartition("-")[0] for name in running) == ["train", "urgent", "urgent", "urgent"]
+
+
 def test_a_pod_leaves_a_broken_device_and_its_job_goes_on_with_another(capsys: pytest.CaptureFixture[str]) -> None:
     dra = Path(__file__).parents[2] / "examples" / "dra"
     files = [f"{dra}/gpus.yaml", f"{dra}/job.yaml"]

@@ -114,11 +114,8 @@ class Scene:
 
     def fits_without(self, some: tuple[str, ...]) -> bool:
         state = self.state(some)
-        return isinstance(decide(*self.asked(state)), Placed)
-
-    def asked(self, state: ClusterState) -> tuple[object, GroupRequest]:
         request = self.request(state)
-        return state.snapshot(), request
+        return isinstance(decide(state.snapshot(), request), Placed)
 
     def plan(self) -> Plan | NoPlan:
         state = self.state()
