@@ -13,7 +13,7 @@ from muster.client.informer import Change
 from muster.controllers.action import Result
 from muster.controllers.batch.job_backoff import BackoffRecord
 from muster.controllers.batch.job_claims import claims, selector_of, untrack
-from muster.controllers.batch.job_groups import GroupApi, GroupPlan, plan_group
+from muster.controllers.batch.job_groups import TEMPLATE_ANNOTATION, GroupApi, GroupPlan, plan_group
 from muster.controllers.batch.job_pods import RemovalTie, has_tracking_finalizer
 from muster.controllers.batch.job_spec import JobSpec, is_finished, is_ours
 from muster.controllers.batch.job_sync import Look, sync
@@ -115,8 +115,10 @@ class JobController:
     def _plan_group(self, job: Object, pods: list[Object], state: State) -> GroupPlan:
         if self._api.release == "off":
             return GroupPlan()
-        namespace = namespace_of(job)
-        workloads = state[self._api.workloads].in_namespace(namespace)
+        known = state[self._api.workloads]
+        # Only a Job that names a template may belong to a Workload that it does not control.
+        names_template = TEMPLATE_ANNOTATION in (job["metadata"].get("annotations") or {})
+        workloads = known.in_namespace(namespace_of(job)) if names_template else known.controlled_by(uid_of(job))
         groups = state[self._api.groups].controlled_by(uid_of(job))
         return plan_group(job, JobSpec.of(job), pods, workloads, groups, self._api)
 

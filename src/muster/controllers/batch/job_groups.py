@@ -59,7 +59,7 @@ def plan_group(
     groups: Sequence[Object],
     api: GroupApi,
 ) -> GroupPlan:
-    """The next step towards the Job's group. `workloads`, `groups`: those of its namespace."""
+    """The next step towards the Job's group. `workloads`, `groups`: those of its namespace that may be its own."""
     mode = _mode(job, spec, api)
     if mode == "none" or is_deleting(job):
         return GroupPlan()

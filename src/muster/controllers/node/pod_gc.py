@@ -75,8 +75,8 @@ class PodGarbageCollector:
     def _surplus(self, state: State) -> list[Object]:
         """The finished pods above the threshold: evicted ones first, then the oldest."""
         finished = [pod for pod in state[PODS].all() if is_finished(pod) and not _is_done(pod)]
-        finished.sort(key=_removal_order)
-        return finished[: max(0, len(finished) - self._threshold)]
+        number = len(finished) - self._threshold
+        return sorted(finished, key=_removal_order)[:number] if number > 0 else []
 
 
 def _may_need_removal(pod: Object, state: State) -> bool:
