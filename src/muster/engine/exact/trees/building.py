@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from muster.api.selectors import Operator, Requirement
+from muster.engine.arrays import Ints, Ints32
 from muster.engine.exact.trees.asked import Asked, AskedGroup, AskedTree, groups_of
 from muster.engine.exact.trees.choices import Choose, Chosen, Filled, Kind, Node, Part, Pick, Slot
 from muster.engine.mixed import Demand, binding, demands_of
@@ -72,7 +73,9 @@ def build(
     """
     members = [member for group in groups_of(asked) for member in group.members]
     coupled = binding(profile, snapshot, demands_of(members))
-    builder = _Builder(profile, snapshot, coupled, scope, None if coupled else most_copies)
+    alike = _Alike(*_alike(profile, snapshot, asked), copies * sum(1 for _ in groups_of(asked)))
+    can_swap = not (coupled or snapshot.reserved or _is_pinned(asked))
+    builder = _Builder(profile, snapshot, coupled, scope, None if coupled else most_copies, alike if can_swap else None)
     ways = builder.ways(asked, scope if region is None else region)
     slots = tuple(Slot(way, 0, copies) for _, way in ways)
     tree = Choose((Kind(tuple(range(copies)), slots),) if slots else (), copies)
@@ -86,6 +89,47 @@ def build(
     return Built(tree, classes, demands, rooms, coupled, builder.short)
 
 
+class _Alike(Struct, frozen=True):
+    """Domains that stand for each other: whatever a choice puts into them may change places. A choice uses no more
+    domains than it has groups, so that no more of equal ones are needed.
+
+    `nodes` int64[N]: a number for all that take the same pods; `keys`: the labels that bind groups; `most` groups.
+    """
+
+    nodes: Ints
+    keys: tuple[str, ...]
+    most: int
+
+    def first_of_each(self, snapshot: Snapshot, key: str, ids: Ints32, domains: set[int]) -> set[int]:
+        """Of the domains `ids` int32[N] of the label those that are needed."""
+        others = [snapshot.table.column(each).ids for each in self.keys if each != key]
+        _, kinds = np.unique(np.column_stack([self.nodes, *others]), axis=0, return_inverse=True)
+        order = np.lexsort((kinds.reshape(-1), ids))
+        values, starts = np.unique(ids[order], return_index=True)
+        found: dict[bytes, list[int]] = {}
+        for value, inside in zip(values.tolist(), np.split(kinds.reshape(-1)[order], starts[1:]), strict=True):
+            if value in domains:
+                found.setdefault(inside.tobytes(), []).append(value)
+        return {value for equal in found.values() for value in equal[: self.most]}
+
+
+def _alike(profile: Profile, snapshot: Snapshot, asked: Asked) -> tuple[Ints, tuple[str, ...]]:
+    """Nodes of one number have the same room, for all that may come together and for each shape alone."""
+    shapes = dict.fromkeys(member.shape for group in groups_of(asked) for member in group.members)
+    counts = [profile.count(shape, snapshot) for shape in shapes]
+    _, nodes = np.unique(np.column_stack([snapshot.free(), *counts]), axis=0, return_inverse=True)
+    return nodes.reshape(-1).astype(np.int64), tuple(sorted(_keys(asked)))
+
+
+def _keys(asked: Asked) -> set[str]:
+    inside = set[str]().union(*map(_keys, asked.children)) if isinstance(asked, AskedTree) else set[str]()
+    return inside | ({asked.key} if asked.key is not None else set())
+
+
+def _is_pinned(asked: Asked) -> bool:
+    return asked.pinned is not None or (isinstance(asked, AskedTree) and any(map(_is_pinned, asked.children)))
+
+
 @dataclass(slots=True)
 class _Builder:
     profile: Profile
@@ -93,6 +137,7 @@ class _Builder:
     is_coupled: bool
     scope: Region
     most_copies: MostCopies | None
+    alike: _Alike | None
     classes: list[Class] = field(default_factory=list)
     rooms: list[int] = field(default_factory=list)
     short: str = ""
@@ -121,6 +166,8 @@ class _Builder:
             open_ &= column.ids == column.values.get(value, -2)
         column = table.column(asked.key)
         there = set(column.ids[open_].tolist())
+        if self.alike is not None:
+            there = self.alike.first_of_each(self.snapshot, asked.key, column.ids, there)
         return [(*region, (asked.key, value)) for value in values if column.values.get(value, -2) in there]
 
     def _part(self, group: AskedGroup, region: Region) -> Part | None:
