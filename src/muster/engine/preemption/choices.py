@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import accumulate
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -60,25 +61,41 @@ def cheapest(lists: Sequence[Sequence[Option]], wanted: int, first: Relaxed) -> 
 
 
 def _searched(lists: Sequence[Sequence[Option]], wanted: int, first: Relaxed) -> tuple[int, ...]:
-    """A choice that costs less than the relaxation's, if there is any, list by list."""
+    """A choice that costs less than the relaxation's, if there is any, list by list.
+
+    An option that alone lifts the bound to what is known is left out; most lists have then only the one that the
+    relaxation takes. Costs are in parts of the rate, so that all numbers are whole.
+    """
     scale, rate = first.rate.denominator, first.rate.numerator
-    least = [min((cost * scale - gain * rate for gain, cost in options), default=0) for options in lists]
-    rest = [0] * (len(lists) + 1)
-    for at in range(len(lists) - 1, -1, -1):
-        rest[at] = rest[at + 1] + min(0, least[at])
+    all_options = [((0, 0), *options) for options in lists]
+    lifts = [[cost * scale - gain * rate for gain, cost in options] for options in all_options]
+    gap = first.cost * scale - wanted * rate - sum(map(min, lifts))
     best, best_cost = first.picks, first.cost
-    states: dict[int, tuple[int, _Path]] = {wanted: (0, None)}
-    for at, options in enumerate(lists):
+    lacking, paid, path, free = wanted, 0, _NOWHERE, list[tuple[int, list[int], int]]()
+    for at, (options, lift) in enumerate(zip(all_options, lifts, strict=True)):
+        least = min(lift)
+        places = [place for place, each in enumerate(lift) if each - least < gap]
+        if len(places) > 1:
+            free.append((at, places, least))
+        elif places[0]:
+            gain, cost = options[places[0]]
+            lacking, paid, path = max(0, lacking - gain), paid + cost, (path, at, places[0] - 1)
+    if not lacking and paid < best_cost:
+        best, best_cost = _as_picks(path, len(lists)), paid
+    rest = [0, *accumulate(least for _, _, least in reversed(free))][::-1]
+    states: dict[int, tuple[int, _Path]] = {lacking: (paid, path)}
+    for number, (at, places, _) in enumerate(free, start=1):
         found: dict[int, tuple[int, _Path]] = {}
         for lacking, (paid, path) in states.items():
-            for place, (gain, cost) in enumerate(((0, 0), *options), start=-1):
+            for place in places:
+                gain, cost = all_options[at][place]
                 left, total = max(0, lacking - gain), paid + cost
-                if total * scale + left * rate + rest[at + 1] >= best_cost * scale:
+                if total * scale + left * rate + rest[number] >= best_cost * scale:
                     continue
                 known = found.get(left)
                 if known is not None and known[0] <= total:
                     continue
-                found[left] = total, path if place < 0 else (path, at, place)
+                found[left] = total, (path, at, place - 1) if place else path
                 if left == 0:
                     best, best_cost = _as_picks(found[left][1], len(lists)), total
         states = found
@@ -86,6 +103,7 @@ def _searched(lists: Sequence[Sequence[Option]], wanted: int, first: Relaxed) ->
 
 
 _Path: TypeAlias = "tuple[_Path, int, int] | None"
+_NOWHERE: _Path = None
 
 
 def _as_picks(path: _Path, number: int) -> tuple[int, ...]:
