@@ -16,7 +16,7 @@ from muster.apiserver.fields import FieldError, forbidden_field, invalid_value, 
 from muster.apiserver.registry.claims import VOLUME_MODES, validate_access_modes, validate_class_name
 from muster.apiserver.registry.devices import validate_driver
 from muster.apiserver.registry.godiff import go_diff
-from muster.apiserver.registry.placement import validate_node_term
+from muster.apiserver.registry.placement import validate_node_terms
 from muster.apiserver.registry.strategy import Strategy
 
 Errors: TypeAlias = list[FieldError]
@@ -156,10 +156,7 @@ def _validate_affinity(affinity: JSON, at: str) -> Errors:
         return []
     if affinity.get("required") is None:
         return [required(f"{at}.required", "must specify required node constraints")]
-    terms, here = affinity["required"].get("nodeSelectorTerms") or [], f"{at}.required.nodeSelectorTerms"
-    if not terms:
-        return [required(here, "must have at least one node selector term")]
-    return [error for index, term in enumerate(terms) for error in validate_node_term(term, f"{here}[{index}]")]
+    return validate_node_terms(affinity["required"], f"{at}.required")
 
 
 def _validate_sources(spec: Object, at: str) -> Errors:

@@ -63,16 +63,24 @@ def _validate_node_affinity(node: Object, at: str) -> Errors:
     errors: Errors = []
     hard = node.get(REQUIRED)
     if hard is not None:
-        terms = hard.get("nodeSelectorTerms") or []
-        if not terms:
-            errors.append(required(f"{at}.{REQUIRED}.nodeSelectorTerms", "must have at least one node selector term"))
-        for index, term in enumerate(terms):
-            errors += validate_node_term(term, f"{at}.{REQUIRED}.nodeSelectorTerms[{index}]")
+        errors += validate_node_terms(hard, f"{at}.{REQUIRED}")
     for index, preferred in enumerate(node.get(PREFERRED) or ()):
         here = f"{at}.{PREFERRED}[{index}]"
         errors += _validate_weight(preferred, here)
         errors += validate_node_term(preferred.get("preference") or {}, f"{here}.preference", checks_values=False)
     return errors
+
+
+def validate_node_terms(selector: Object, at: str) -> Errors:
+    """A NodeSelector object: it has at least one term."""
+    terms = selector.get("nodeSelectorTerms") or []
+    if not terms:
+        return [required(f"{at}.nodeSelectorTerms", "must have at least one node selector term")]
+    return [
+        error
+        for index, term in enumerate(terms)
+        for error in validate_node_term(term, f"{at}.nodeSelectorTerms[{index}]")
+    ]
 
 
 def validate_node_term(term: Object, at: str, *, checks_values: bool = True) -> Errors:
