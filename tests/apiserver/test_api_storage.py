@@ -139,3 +139,76 @@ def test_counted_things_are_whole() -> None:
     }
     why = 'Invalid value: "1500m": must be an integer'
     assert causes(Api().refuse(422, "POST", QUOTAS, quota)) == [("spec.hard[pods]", why)]
+
+
+DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
+NODES_OF_DRIVERS = "/apis/storage.k8s.io/v1/csinodes"
+
+
+def csi_driver(**spec: JSON) -> Object:
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "d.com"}, "spec": spec}
+
+
+def csi_node(*drivers: JSON) -> Object:
+    meta = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n"}}
+    return {**meta, "spec": {"drivers": list(drivers)}}
+
+
+def test_driver_is_completed_and_counts_its_changes() -> None:
+    api = Api()
+    made = api.create(DRIVERS, csi_driver())
+    assert made["spec"] == {
+        "attachRequired": True,
+        "fsGroupPolicy": "ReadWriteOnceWithFSType",
+        "podInfoOnMount": False,
+        "requiresRepublish": False,
+        "seLinuxMount": False,
+        "storageCapacity": False,
+        "volumeLifecycleModes": ["Persistent"],
+    }
+    assert "generation" not in made["metadata"]
+    changed = api.patch(f"{DRIVERS}/d.com", {"spec": {"podInfoOnMount": True}})
+    assert changed["metadata"]["generation"] == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        ({"fsGroupPolicy": "Mine"}, ["spec.fsGroupPolicy"]),
+        ({"volumeLifecycleModes": ["Brief"]}, ["spec.volumeLifecycleModes"]),
+        ({"nodeAllocatableUpdatePeriodSeconds": 9}, ["spec.nodeAllocatableUpdatePeriodSeconds"]),
+        ({"serviceAccountTokenInSecrets": True}, ["spec.serviceAccountTokenInSecrets"]),
+        ({"tokenRequests": [{"audience": "a"}, {"audience": "a"}]}, ["spec.tokenRequests[1].audience"]),
+        (
+            {"tokenRequests": [{"audience": "a", "expirationSeconds": 599}]},
+            ["spec.tokenRequests[0].expirationSeconds"],
+        ),
+    ],
+)
+def test_driver_that_makes_no_sense_is_refused(spec: Object, want: list[str]) -> None:
+    refused = causes(Api().refuse(422, "POST", DRIVERS, csi_driver(**spec)))
+    assert [path for path, _ in refused] == want
+
+
+def test_entry_of_a_csi_node_changes_in_its_limit_only() -> None:
+    api, entry = Api(), {"name": "d.com", "nodeID": "a", "topologyKeys": ["zone"]}
+    api.create(NODES_OF_DRIVERS, csi_node(entry))
+    assert api.patch(f"{NODES_OF_DRIVERS}/n", csi_node({**entry, "allocatable": {"count": 3}}))
+    merge = "application/merge-patch+json"
+    refused = api.refuse(422, "PATCH", f"{NODES_OF_DRIVERS}/n", csi_node({**entry, "nodeID": "b"}), type_=merge)
+    shown = '{"Name":"d.com","NodeID":"b","TopologyKeys":["zone"],"Allocatable":null}'
+    assert causes(refused) == [("spec.drivers", f"Invalid value: {shown}: field is immutable")]
+
+
+@pytest.mark.parametrize(
+    ("entry", "want"),
+    [
+        ({"nodeID": "a"}, ["spec.drivers[0].name"]),
+        ({"name": "d.com"}, ["spec.drivers[0].nodeID"]),
+        ({"name": "d.com", "nodeID": "a", "allocatable": {"count": -1}}, ["spec.drivers[0].allocatable.count"]),
+        ({"name": "d.com", "nodeID": "a", "topologyKeys": ["zone", "zone"]}, ["spec.drivers[0]"]),
+    ],
+)
+def test_entry_of_a_csi_node_that_makes_no_sense_is_refused(entry: Object, want: list[str]) -> None:
+    refused = causes(Api().refuse(422, "POST", NODES_OF_DRIVERS, csi_node(entry)))
+    assert [path for path, _ in refused] == want

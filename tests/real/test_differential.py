@@ -22,9 +22,13 @@ from two_servers import two_servers
 pytestmark = pytest.mark.real
 
 KINDS = (
+    "CSIDriver",
+    "CSINode",
     "Deployment",
     "DeviceClass",
+    "Lease",
     "LimitRange",
+    "Namespace",
     "PersistentVolumeClaim",
     "PriorityClass",
     "ReplicaSet",

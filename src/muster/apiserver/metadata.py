@@ -157,12 +157,18 @@ def _validate_own_finalizers(metadata: Object, strategy: Strategy) -> list[Field
     """Finalizers without a domain are Kubernetes' own; the oldest kinds see to it."""
     if not strategy.knows_finalizers:
         return []
-    why = "name is neither a standard finalizer name nor is it fully qualified"
     return [
-        invalid_value(f"metadata.finalizers[{index}]", name, why)
+        invalid_value(f"metadata.finalizers[{index}]", name, problem)
         for index, name in enumerate(metadata.get("finalizers") or ())
-        if "/" not in name and name not in STANDARD_FINALIZERS
+        for problem in own_finalizer_problems(name)
     ]
+
+
+def own_finalizer_problems(name: str) -> list[str]:
+    """What is wrong with a finalizer that has no domain. Source: upstream `validateKubeFinalizerName`."""
+    if "/" in name or name in STANDARD_FINALIZERS:
+        return []
+    return ["name is neither a standard finalizer name nor is it fully qualified"]
 
 
 _FIXED = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")

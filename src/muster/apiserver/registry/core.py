@@ -14,9 +14,11 @@ from muster.apiserver.fields import (
     forbidden_field,
     invalid_value,
     label_problems,
+    qualified_name_problems,
     required,
     too_long,
 )
+from muster.apiserver.metadata import own_finalizer_problems
 from muster.apiserver.registry.strategy import Strategy
 
 MOST_DATA_BYTES = 1024 * 1024
@@ -38,6 +40,16 @@ class NamespaceStrategy(Strategy):
         name = obj["metadata"].get("name")
         if name:
             obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), NAMESPACE_NAME_LABEL: name}
+
+    def validate(self, obj: Object, ctx: Context) -> list[FieldError]:
+        errors: list[FieldError] = []
+        for name in (obj.get("spec") or {}).get("finalizers") or ():
+            errors += [invalid_value("spec.finalizers", name, problem) for problem in qualified_name_problems(name)]
+            errors += [invalid_value("spec.finalizers", name, problem) for problem in own_finalizer_problems(name)]
+        return errors
+
+    def validate_update(self, new: Object, old: Object, ctx: Context) -> list[FieldError]:
+        return []
 
     def prepare_create(self, obj: Object, ctx: Context) -> None:
         spec = dict(obj.get("spec") or {})

@@ -75,8 +75,6 @@ ROWS: tuple[Row, ...] = (
     ("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", _NAMESPACED, "netpol", ""),
     ("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", _CLUSTER, "", "status"),
     ("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", _CLUSTER, "", ""),
-    ("storage.k8s.io", "v1", "csidrivers", "CSIDriver", _CLUSTER, "", ""),
-    ("storage.k8s.io", "v1", "csinodes", "CSINode", _CLUSTER, "", ""),
     ("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", _NAMESPACED, "", ""),
     ("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", _CLUSTER, "", "status"),
     ("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", _CLUSTER, "vac", ""),

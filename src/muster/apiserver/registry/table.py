@@ -10,7 +10,8 @@ from muster.apiserver.registry import apps, core, cronjobs, daemonsets, devices,
 from muster.apiserver.registry.autoscaling import AutoscalerStrategy, from_v2, to_v2
 from muster.apiserver.registry.budgets import BudgetStrategy
 from muster.apiserver.registry.claims import ClaimStrategy
-from muster.apiserver.registry.endpoints import EndpointSliceStrategy
+from muster.apiserver.registry.csi import CSIDriverStrategy, CSINodeStrategy
+from muster.apiserver.registry.endpoints import EndpointSliceStrategy, EndpointsStrategy
 from muster.apiserver.registry.events import EventStrategy, NewEventStrategy, from_core, to_core
 from muster.apiserver.registry.jobs import JobStrategy
 from muster.apiserver.registry.limits import LimitRangeStrategy
@@ -30,6 +31,7 @@ from muster.apiserver.registry.workloads import FirstWorkloadStrategy, WorkloadS
 from muster.apiserver.resources import ALL_VERBS, Conversion, ResourceTable, Served, Subresource
 
 STATUS = "status"
+_ENDPOINTS = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 _SCALE = Subresource("scale", "Scale", group="autoscaling", version="v1")
 
 
@@ -57,6 +59,7 @@ def _served(
     storage: str = "",
     conversion: Conversion | None = None,
     verbs: tuple[str, ...] = ALL_VERBS,
+    deprecation: str = "",
 ) -> Served:
     """One entry; `short` and `categories` are lists in one string."""
     if status:
@@ -71,6 +74,7 @@ def _served(
         tuple(categories.split()),
         tuple(sorted(subresources, key=lambda sub: sub.name)),
         conversion,
+        deprecation=deprecation,
     )
 
 
@@ -84,7 +88,7 @@ def _core() -> list[Served]:
     return [
         _served("", "v1", "bindings", "Binding", stored, verbs=("create",)),
         _served("", "v1", "configmaps", "ConfigMap", core.ConfigMapStrategy(), short="cm"),
-        _served("", "v1", "endpoints", "Endpoints", stored, short="ep"),
+        _served("", "v1", "endpoints", "Endpoints", EndpointsStrategy(), short="ep", deprecation=_ENDPOINTS),
         _served("", "v1", "events", "Event", EventStrategy(), short="ev"),
         _served("", "v1", "limitranges", "LimitRange", LimitRangeStrategy(), short="limits"),
         _served(
@@ -260,6 +264,8 @@ def _others() -> list[Served]:
             conversion=Conversion(to_core, from_core),
         ),
         _served("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", budget, short="pdb", status=True),
+        _served("storage.k8s.io", "v1", "csidrivers", "CSIDriver", CSIDriverStrategy(), namespaced=False),
+        _served("storage.k8s.io", "v1", "csinodes", "CSINode", CSINodeStrategy(), namespaced=False),
         _served(
             "storage.k8s.io",
             "v1",
