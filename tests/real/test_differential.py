@@ -37,8 +37,8 @@ KINDS = (
 )
 
 DIFFERING = {
-    "1.35": {"DeviceClass", "ResourceClaim"},
-    "1.37": {"DeviceClass", "PersistentVolumeClaim", "ResourceClaim", "StatefulSet"},
+    "1.35": {"CSINode", "DeviceClass", "ResourceClaim"},
+    "1.37": {"CSIDriver", "DeviceClass", "Namespace", "PersistentVolumeClaim", "ResourceClaim", "StatefulSet"},
 }
 """Kinds with known differences in other releases than 1.36."""
 

@@ -56,9 +56,19 @@ _FIELDS: Mapping[str, str] = {
 }
 
 
+_OFF_IN_1_35: Mapping[str, str] = {
+    "api.resource.v1.Device": (
+        "allNodes allowMultipleAllocations bindingConditions bindingFailureConditions bindsToNode consumesCounters "
+        "nodeName nodeSelector taints"
+    ),
+    "api.resource.v1.DeviceCapacity": "requestPolicy",
+    "api.resource.v1.ResourceSliceSpec": "perDeviceNodeSelection sharedCounters",
+}
+"""Fields whose features are off in 1.35.4."""
+
+
 _OFF_UP_TO_1_36: Mapping[str, str] = {
     "api.apps.v1.RollingUpdateStatefulSetStrategy": "maxUnavailable",
-    "api.coordination.v1.LeaseSpec": "preferredHolder strategy",
     "api.core.v1.Lifecycle": "stopSignal",
     "api.resource.v1.Device": "nodeAllocatableResourceMappings",
     "api.resource.v1.DeviceAttribute": "strings versions bools ints",
@@ -67,17 +77,20 @@ _OFF_UP_TO_1_36: Mapping[str, str] = {
 """Fields whose features are off in 1.36.3 as the recordings have it; what is sent in them is dropped."""
 
 
-_GONE: Mapping[str, str] = {"api.core.v1.NodeSpec": "configSource"}
-"""Fields that are in the schema, and that no release keeps."""
+_GONE: Mapping[str, str] = {
+    "api.coordination.v1.LeaseSpec": "preferredHolder strategy",
+    "api.core.v1.NodeSpec": "configSource",
+    "api.resource.v1.ResourceSliceSpec": "partitionTypeAttribute skipNodeOperations",
+}
+"""Fields that are in the schema, and that no release keeps unless asked to."""
 
 
 def is_off(release: str, definition: str, field: str) -> bool:
     """Whether a release (`1.36`) drops the field silently."""
-    if field in _GONE.get(definition.removeprefix("io.k8s."), "").split():
-        return True
-    if release not in ("1.35", "1.36"):
-        return False
-    return field in _OFF_UP_TO_1_36.get(definition.removeprefix("io.k8s."), "").split()
+    tables = [_GONE]
+    tables += [_OFF_UP_TO_1_36] if release in ("1.35", "1.36") else []
+    tables += [_OFF_IN_1_35] if release == "1.35" else []
+    return any(field in table.get(definition.removeprefix("io.k8s."), "").split() for table in tables)
 
 
 def drops_zero(definition: str, field: str) -> bool:

@@ -40,7 +40,8 @@ class CSIDriverStrategy(Strategy):
     def default(self, obj: Object, ctx: Context) -> None:
         spec = obj["spec"] = dict(obj.get("spec") or {})
         defaults: Object = {"attachRequired": True, "fsGroupPolicy": "ReadWriteOnceWithFSType"}
-        for name, value in (*defaults.items(), *((name, False) for name in _OFF)):
+        off = _OFF if ctx.options.emulate in ("1.35", "1.36") else (*_OFF, "preventPodSchedulingIfMissing")
+        for name, value in (*defaults.items(), *((name, False) for name in off)):
             if spec.get(name) is None:
                 spec[name] = value
         if not spec.get("volumeLifecycleModes"):
