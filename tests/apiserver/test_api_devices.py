@@ -6,6 +6,7 @@ import pytest
 from serving import Api
 
 from muster.api.codec import JSON, Object
+from muster.apiserver.options import ServerOptions
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
@@ -143,3 +144,11 @@ def test_slice_keeps_its_pool_driver_and_node_but_not_the_way_of_saying_where() 
         ("spec.driver", 'Invalid value: "b.com": field is immutable'),
         ("spec.nodeName", "Invalid value: null: field is immutable"),
     ]
+
+
+def test_what_1_35_has_off_is_dropped_and_not_refused() -> None:
+    api = Api(ServerOptions(emulate="1.35"))
+    device = {"name": "d", "taints": [{"key": "a"}], "bindingConditions": ["x"], "allNodes": True}
+    made = api.create(SLICES, resource_slice(allNodes=True, devices=[device], sharedCounters=[{"name": "A!"}]))
+    assert made["spec"]["devices"] == [{"name": "d"}]
+    assert "sharedCounters" not in made["spec"]

@@ -6,6 +6,7 @@ import pytest
 from serving import Api
 
 from muster.api.codec import JSON, Object
+from muster.apiserver.options import ServerOptions
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 RANGES = "/api/v1/namespaces/default/limitranges"
@@ -155,7 +156,7 @@ def csi_node(*drivers: JSON) -> Object:
 
 
 def test_driver_is_completed_and_counts_its_changes() -> None:
-    api = Api()
+    api = Api(ServerOptions(emulate="1.36"))
     made = api.create(DRIVERS, csi_driver())
     assert made["spec"] == {
         "attachRequired": True,
