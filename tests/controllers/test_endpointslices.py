@@ -18,13 +18,16 @@ from muster.apiserver.server import ApiServer
 from muster.apiserver.store.memory import MemoryStore
 from muster.client.client import Client
 from muster.clock import VirtualClock, rfc3339, run_virtual
+from muster.controllers.action import Emit
 from muster.controllers.network.endpoint_ports import in_upstream_order, port_key
 from muster.controllers.network.endpoints import subsets_of, truncated
+from muster.controllers.network.endpointslice_mirroring import EndpointSliceMirroring
 from muster.controllers.network.endpointslice_packing import MOST_ENDPOINTS, SlicePlan, endpoint_key, pack
 from muster.controllers.network.endpointslice_topology import HintsImpossible, is_overloaded, share_out
 from muster.controllers.options import ControllerOptions
 from muster.controllers.registry import ControllerService
 from muster.testing.builders import make_node, make_pod
+from muster.testing.controller_state import ControllerState
 
 Story = Callable[[Client, VirtualClock], Awaitable[None]]
 CONTROLLERS = ("endpoints-controller", "endpointslice-controller", "endpointslice-mirroring-controller")
@@ -133,7 +136,7 @@ def test_endpoints_that_a_person_writes_are_mirrored_until_they_go() -> None:
         await serve(client, clock, selector=None)
         subset = {
             "addresses": [{"ip": "10.1.1.1"}, {"ip": "fd00::9"}],
-            "notReadyAddresses": [{"ip": "10.1.1.2"}, {"ip": "nonsense"}],
+            "notReadyAddresses": [{"ip": "10.1.1.2"}],
             "ports": [{"port": 9000}],
         }
         written = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "s"}, "subsets": [subset]}
@@ -148,6 +151,17 @@ def test_endpoints_that_a_person_writes_are_mirrored_until_they_go() -> None:
         assert await slices(client) == []
 
     play(story)
+
+
+def test_addresses_of_older_endpoints_that_are_none_are_not_mirrored() -> None:
+    """A server takes no such addresses, but may have kept them."""
+    metadata = {"name": "s", "namespace": "default"}
+    state = ControllerState(ENDPOINTS, ENDPOINT_SLICES, SERVICES)
+    state.put(SERVICES, {"metadata": metadata, "spec": {}})
+    state.put(ENDPOINTS, {"metadata": metadata, "subsets": [{"addresses": [{"ip": "10.1.1.2"}, {"ip": "nonsense"}]}]})
+    emitted, *_ = EndpointSliceMirroring().reconcile("default/s", state, 0.0).actions
+    assert isinstance(emitted, Emit)
+    assert emitted.reason == "InvalidIPAddress"
 
 
 def test_endpoints_follow_the_pods_and_go_with_the_service() -> None:
