@@ -101,13 +101,14 @@ def test_a_change_of_labels_or_endpoints_counts_as_a_new_generation_of_a_slice(a
     [
         ({"addressType": "IPv5"}, ["addressType"]),
         ({"endpoints": [{"addresses": []}]}, ["endpoints[0].addresses"]),
-        ({"endpoints": [{"addresses": ["fd00::1"]}]}, ["endpoints[0].addresses[0]"]),
+        ({"endpoints": [{"addresses": ["fd00::1"]}]}, ["endpoints[0].addresses"]),
+        ({"endpoints": [{"addresses": ["127.0.0.1"]}]}, ["endpoints[0].addresses[0]"]),
         ({"endpoints": [{"addresses": ["10.0.0.1"], "hints": {"forZones": [{"name": "a"}] * 2}}]},
          ["endpoints[0].hints.forZones[1].name"]),
-        ({"ports": [{"port": 0}]}, ["ports[0].port"]),
+        ({"ports": [{"port": 1, "protocol": "x"}]}, ["ports[0].protocol"]),
         ({"ports": [{"port": 1}, {"port": 2}]}, ["ports[1].name"]),
     ],
-    ids=["type", "no address", "other family", "hint twice", "port", "name twice"],
+    ids=["type", "no address", "other family", "not reachable", "hint twice", "protocol", "name twice"],
 )  # fmt: skip
 def test_a_slice_that_makes_no_sense_is_refused(api: Api, fields: Object, want: list[str]) -> None:
     answer = api.call("POST", SLICES, endpoint_slice(**fields))

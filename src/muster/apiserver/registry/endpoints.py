@@ -174,7 +174,7 @@ def _validate_endpoints(obj: Object, type_: str) -> Errors:
         elif len(addresses) > MOST_ADDRESSES:
             errors.append(too_many(f"{at}.addresses", len(addresses), MOST_ADDRESSES))
         for position, address in enumerate(addresses):
-            errors += _validate_address(address, type_, f"{at}.addresses[{position}]")
+            errors += _validate_address(address, type_, f"{at}.addresses", position)
         node, hostname = endpoint.get("nodeName"), endpoint.get("hostname")
         if node is not None:
             errors += [invalid_value(f"{at}.nodeName", node, problem) for problem in subdomain_problems(node)]
@@ -184,16 +184,17 @@ def _validate_endpoints(obj: Object, type_: str) -> Errors:
     return errors
 
 
-def _validate_address(address: str, type_: str, at: str) -> Errors:
+def _validate_address(address: str, type_: str, at: str, index: int) -> Errors:
+    """One of the addresses at `at`: of the family that the slice is of, and within reach."""
+    here = f"{at}[{index}]"
     if type_ not in ("IPv4", "IPv6"):
         return []
-    try:
-        version = ipaddress.ip_address(address).version
-    except ValueError:
-        return [invalid_value(at, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")]
-    if f"IPv{version}" != type_:
-        return [invalid_value(at, address, f"must be an {type_} address")]
-    return []
+    if problems := ip_problems(address):
+        return [invalid_value(here, address, problem) for problem in problems]
+    is_other = f"IPv{ipaddress.ip_address(address).version}" != type_
+    # Upstream leaves the index out here.
+    errors = [invalid_value(at, address, f"must be an {type_} address")] if is_other else []
+    return errors + _validate_reachable(address, here)
 
 
 def _validate_hints(hints: Object, at: str) -> Errors:
