@@ -12,6 +12,8 @@ Short forms of objects (all other keys are those of the builders; `spec` is merg
 `{node: NAME, …}`, `{pod: NAME, …}`, `{group: NAME, minCount: 2, …}`, `{job: NAME, pods: 3, …}` and
 `{gang: NAME, pods: 4, …}`: a PodGroup and its pods `NAME-0`, `NAME-1`, …
 `priority: 10` stands for a PriorityClass of that value, which is made.
+`{slice: NODE, devices: 4, …}` (NODE "" for devices of all nodes), `{deviceClass: NAME}`, `{claim: NAME, …}` and
+`{template: NAME, …}` with `requests` and `constraints`; pods name theirs as `claims` and `templates`.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from muster.simulator.run import Timed, simulate
 from muster.simulator.steps import read_step
 from muster.simulator.world import manifests_of
 from muster.testing.builders import make_group, make_job, make_node, make_pod
+from muster.testing.devices import make_claim, make_claim_template, make_device_class, make_slice
 
 ONE_MOMENT_S = 2.0
 """Bindings of a group are written one after the other; a request takes up to 20 ms."""
@@ -106,6 +109,14 @@ def _expanded(entry: Object) -> Iterator[Object]:
         yield _pod(entry.pop("pod"), entry)
     elif "node" in entry:
         yield make_node(entry.pop("node"), **entry)
+    elif "slice" in entry:
+        yield make_slice(entry.pop("slice"), entry.pop("devices"), **entry)
+    elif "deviceClass" in entry:
+        yield make_device_class(entry["deviceClass"])
+    elif "claim" in entry:
+        yield make_claim(entry.pop("claim"), *entry.pop("requests", ()), **entry)
+    elif "template" in entry:
+        yield make_claim_template(entry.pop("template"), *entry.pop("requests", ()), **entry)
     elif "group" in entry:
         yield _group(entry.pop("group"), entry)
     elif "job" in entry:
@@ -123,6 +134,11 @@ def _pod(name: str, entry: Object) -> Object:
     if "priority" in entry:
         class_name = f"priority-{entry.pop('priority')}"
         entry["spec"] = {"priorityClassName": class_name, **(entry.get("spec") or {})}
+    sources = [("resourceClaimName", each) for each in entry.pop("claims", ())]
+    sources += [("resourceClaimTemplateName", each) for each in entry.pop("templates", ())]
+    if sources:
+        used = [{"name": each, source: each} for source, each in sources]
+        entry["spec"] = {"resourceClaims": used, **(entry.get("spec") or {})}
     run_s = entry.pop("run", None)
     annotations = {**(entry.pop("annotations", None) or {})}
     if run_s is not None:

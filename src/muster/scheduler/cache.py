@@ -22,6 +22,7 @@ from muster.engine.state import ClusterState
 from muster.scheduler.changes import (
     ClusterEvent,
     claim_may_help,
+    has_devices,
     has_succeeded,
     is_leaving,
     is_terminal,
@@ -137,6 +138,8 @@ class SchedulerCache(GroupBook):
                 self._effects.objects[kind] = None
             if kind == RESOURCE_CLAIM:
                 self._look_again(key_of(change.object))
+                if has_devices(change.old) and not has_devices(change.new):
+                    self._effects.freed[key_of(change.object)] = None
 
     def _look_again(self, claim: str) -> None:
         """A claim is new, changed or gone: whoever waits for it may be tried, or waits for something else."""

@@ -116,6 +116,11 @@ def request_differs(old: Object, new: Object) -> bool:
     return bool(old["spec"] != new["spec"] or _labels(old) != _labels(new) or claims)
 
 
+def has_devices(claim: Object | None) -> bool:
+    """Whether a ResourceClaim is there and has devices."""
+    return claim is not None and bool((claim.get("status") or {}).get("allocation"))
+
+
 def claim_may_help(old: Object | None, new: Object | None, *, waits_for_writes: bool) -> bool:
     """Whether a change of a ResourceClaim may let some pod be placed.
 

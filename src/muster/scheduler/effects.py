@@ -27,6 +27,8 @@ class Effects:
     """Who came to a node, as rules between pods see it."""
     objects: dict[str, None] = field(default_factory=dict)
     """Kinds of objects besides nodes and pods that changed."""
+    freed: dict[str, None] = field(default_factory=dict)
+    """ResourceClaims that lost their devices."""
 
     def touch_tree(self, root: str | None, *, retry: bool = False) -> None:
         if root is not None:
@@ -41,5 +43,5 @@ class Effects:
             self.nodes.setdefault(name, set()).update(found)
 
     def __bool__(self) -> bool:
-        elsewhere = self.placed or self.objects
+        elsewhere = self.placed or self.objects or self.freed
         return bool(self.pods or self.groups or self.nodes or self.trees or self.gone or elsewhere)

@@ -23,7 +23,9 @@ from muster.api.codec import Object
 from muster.api.groups import GroupRef
 from muster.api.meta import is_deleting, uid_of
 from muster.engine.defragment import Moves, moves_for
+from muster.engine.devices.demand import claims_held
 from muster.engine.model import GroupRequest, Member, Placed, Placement
+from muster.engine.objects import RESOURCE_CLAIM
 from muster.engine.preemption.groups import DEFAULT_CHECKS, GroupPreemptor, TreePreemptor, preempt_group
 from muster.engine.preemption.holding import holds
 from muster.engine.preemption.model import Nomination, NoPlan, Plan, Unit
@@ -51,9 +53,15 @@ _AWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 NOT_KEPT = "the room that was found did not hold"
 
 
+def claim_of(key: str) -> str:
+    """How a ResourceClaim is named among what is waited for, beside pods."""
+    return f"claim {key}"
+
+
 @dataclass(slots=True)
 class Ongoing:
-    """An entity for which room was or is being made. `awaited`: key and uid of the pods that have to go first.
+    """An entity for which room was or is being made. `awaited`: key and uid of the pods that have to go first, and
+    their claims (`claim_of`) that have to lose their devices.
 
     `kept_until_s`: while nodes of the room are not ready it is kept until then.
     """
@@ -327,6 +335,9 @@ class Preemptions:
             if record is not None:
                 ongoing.awaited[key] = uid_of(record.pod)
                 self._waiting_for.setdefault(key, {})[question.entity] = None
+        for claim in self._claims_of([victim.record.pod for victim in victims]):
+            ongoing.awaited[claim_of(claim)] = claim
+            self._waiting_for.setdefault(claim_of(claim), {})[question.entity] = None
         if not ongoing.awaited:
             self._ready[question.entity] = None
         if any(unit.priority >= question.priority for unit in plan.victims):
@@ -408,6 +419,16 @@ class Preemptions:
     def _victims(self, unit: Unit) -> list[Victim]:
         records = [self._cache.pods[pod.key] for pod in unit.evicted if pod.key in self._cache.pods]
         return [Victim(record, uid_of(record.pod), record.ref if unit.is_group else None) for record in records]
+
+    def _claims_of(self, victims: Sequence[Object]) -> Iterator[str]:
+        """The claims whose devices are free once these pods are gone and the controller of claims has seen it."""
+        objects, gone = self._cache.state.objects, {uid_of(pod) for pod in victims}
+        held = [claims_held(pod) for pod in victims if pod["spec"].get("resourceClaims")]
+        for key in dict.fromkeys(use.key for demand in held if demand is not None for use in demand.claims):
+            status: Object = (objects.get(RESOURCE_CLAIM, key) or {}).get("status") or {}
+            reserved = status.get("reservedFor") or ()
+            if status.get("allocation") and reserved and all(each.get("uid") in gone for each in reserved):
+                yield key
 
     def _is_pending(self, pod: str) -> bool:
         record = self._cache.pods.get(pod)
