@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Mapping
 
-from muster.client.transport import Body, Query, Response, Transport, TransportError, WatchEvents
+from muster.client.transport import Body, Query, Response, Transport, TransportError, UntrustedServer, WatchEvents
 from muster.clock import Clock
 
 MAX_RETRIES = 10
@@ -38,6 +38,8 @@ class RetryingTransport:
             try:
                 response = await self._transport.request(method, path, query=query, headers=headers, body=body)
                 wait_s = asked_wait_s(response)
+            except UntrustedServer:
+                raise
             except TransportError:
                 failures += 1
                 if method != "GET" or failures > READ_RETRIES or is_last:

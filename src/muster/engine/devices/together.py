@@ -248,4 +248,4 @@ def is_worth_it(plan: Plan, spot: Spot, view: View, beside: Iterable[Sitter]) ->
     """Whether another way than one pod after the other could give more."""
     if plan.problem or plan.demand.features.upstream or not plan.needs_devices:
         return False
-    return bool(list(beside)) or not is_plain(plan, view)
+    return not is_plain(plan, view) or any(each.demand != plan.demand for each in beside)
