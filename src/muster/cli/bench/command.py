@@ -28,6 +28,7 @@ from muster.cli.terminal import error_console
 BENCHES = {
     "gangs": "engine time of homogeneous gangs",
     "queue": "engine time of single pods: strict order, regrouped, rules between pods, devices; memory of a big state",
+    "devices": "gangs whose pods need devices of nodes: one decision, by engine alone",
     "exact": "mixed groups: placed, proved or undecided, beside first-fit-decreasing and kube-scheduler's greedy cycle",
     "preemption": "victims for a gang on a full cluster: time of the plan, and evictions beside kube-scheduler's rule",
     "topology": "groups that are bound to domains: choice of the domain, the whole decision",
@@ -59,8 +60,8 @@ def bench(
     Parameters
     ----------
     names
-        What to measure: gangs, queue, exact, preemption, topology, apiserver, startup, throughput, restart, demo.
-        Everything if none is named.
+        What to measure: gangs, queue, devices, exact, preemption, topology, apiserver, startup, throughput, restart,
+        demo. Everything if none is named.
     trace
         Instead, place a public cluster trace: openb (by scoring strategy) or dlrm (groups of two roles).
     data
