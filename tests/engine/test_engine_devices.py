@@ -16,7 +16,7 @@ from muster.engine import objects
 from muster.engine.decide import decide
 from muster.engine.devices.rooms import Spot, plan_of, room_on
 from muster.engine.devices.view import view_of
-from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed
+from muster.engine.model import Decision, GroupRequest, Infeasible, Member, Placed, Placement
 from muster.engine.plugins.dynamic_resources import answers_of
 from muster.engine.state import ClusterState
 from muster.testing import make_node, make_pod
@@ -112,12 +112,32 @@ def test_members_never_get_one_device_twice_and_all_that_are_placed_get_theirs(s
     decision = decided(state, pods, 1)
 
     placements = decision.placements if isinstance(decision, Placed) else ()
-    by_key = {f"default/{pod['metadata']['name']}": pod for pod in pods}
-    assert state.reserve_devices([(each.pod, by_key[each.pod], each.node) for each in placements]) == ""
-    if len(placements) < number:  # first fit, one after the other: nobody who is left finds anything
-        left = next(pod for key, pod in by_key.items() if key not in {each.pod for each in placements})
+    assert reserved(state, pods, placements) == ""
+    if len(placements) < number:  # nobody who is left finds anything
+        placed = {each.pod for each in placements}
+        left = next(pod for pod in pods if f"default/{pod['metadata']['name']}" not in placed)
         answers = answers_of(state.shape_of(left), state.snapshot())
         assert not any(room.found for room in answers.rooms)
+
+
+def reserved(state: ClusterState, pods: Objects, placements: Sequence[Placement]) -> str:
+    """Gives the pods that have a node their devices: the first that finds none, or ""."""
+    by_key = {f"default/{pod['metadata']['name']}": pod for pod in pods}
+    return state.reserve_devices([(each.pod, by_key[each.pod], each.node) for each in placements])
+
+
+def assert_most_are_placed(state: ClusterState, pods: Objects, most: int) -> None:
+    """However many are needed: as many pods as fit are placed and get devices, or it is proved that too few fit."""
+    for needed in range(1, len(pods) + 1):
+        decision = decided(state, pods, needed)
+        if needed > most:
+            assert isinstance(decision, Infeasible), (needed, most, decision)
+            continue
+        assert isinstance(decision, Placed), (needed, most, decision)
+        assert len(decision.placements) == most, (needed, most, decision)
+        assert reserved(state, pods, decision.placements) == ""
+        for pod in pods:
+            state.release_devices(f"default/{pod['metadata']['name']}")
 
 
 @settings(max_examples=60, deadline=None)
@@ -143,17 +163,7 @@ def test_gang_is_placed_whenever_a_way_exists_and_refused_only_if_none_does(seed
 
     most = most_of(wanted, lambda some: fits_somehow(slices, taken, some, rooms[:nodes]))
 
-    for needed in range(1, len(pods) + 1):
-        decision = decided(state, pods, needed)
-        if needed > most:
-            assert isinstance(decision, Infeasible), (needed, most, decision)
-            continue
-        assert isinstance(decision, Placed), (needed, most, decision)
-        assert len(decision.placements) == most
-        by_key = {f"default/{pod['metadata']['name']}": pod for pod in pods}
-        assert state.reserve_devices([(each.pod, by_key[each.pod], each.node) for each in decision.placements]) == ""
-        for key in by_key:
-            state.release_devices(key)
+    assert_most_are_placed(state, pods, most)
 
 
 def most_of(pods: Sequence[T], fits: Callable[[tuple[T, ...]], bool]) -> int:
@@ -217,17 +227,7 @@ def test_pods_with_claims_in_common_are_placed_whenever_a_way_exists(seed: int) 
 
     most = most_of(using, lambda some: fits_in_common(slices, taken, shared, some, own, rooms[:nodes]))
 
-    for needed in range(1, len(pods) + 1):
-        decision = decided(state, pods, needed)
-        if needed > most:
-            assert isinstance(decision, Infeasible), (needed, most, decision)
-            continue
-        assert isinstance(decision, Placed), (needed, most, decision)
-        assert len(decision.placements) == most, (needed, most, decision)
-        by_key = {f"default/{pod['metadata']['name']}": pod for pod in pods}
-        assert state.reserve_devices([(each.pod, by_key[each.pod], each.node) for each in decision.placements]) == ""
-        for key in by_key:
-            state.release_devices(key)
+    assert_most_are_placed(state, pods, most)
 
 
 def random_network_devices(rng: random.Random) -> Object:
@@ -360,8 +360,7 @@ def test_pods_with_devices_of_one_root_and_others_share_nodes(pairs: int, single
 
     assert isinstance(decision, want), decision
     if isinstance(decision, Placed):
-        by_key = {f"default/{pod['metadata']['name']}": pod for pod in pods}
-        assert state.reserve_devices([(each.pod, by_key[each.pod], each.node) for each in decision.placements]) == ""
+        assert reserved(state, pods, decision.placements) == ""
 
 
 def test_own_claims_that_say_the_same_make_one_shape() -> None:

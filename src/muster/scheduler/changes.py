@@ -118,7 +118,7 @@ def request_differs(old: Object, new: Object) -> bool:
 
 def has_devices(claim: Object | None) -> bool:
     """Whether a ResourceClaim is there and has devices."""
-    return claim is not None and bool((claim.get("status") or {}).get("allocation"))
+    return claim is not None and (claim.get("status") or {}).get("allocation") is not None
 
 
 def claim_may_help(old: Object | None, new: Object | None, *, waits_for_writes: bool) -> bool:
@@ -129,7 +129,7 @@ def claim_may_help(old: Object | None, new: Object | None, *, waits_for_writes: 
     if old is None or new is None or is_deleting(new):
         return True
     before, after = old.get("status") or {}, new.get("status") or {}
-    if before.get("allocation") is None and after.get("allocation") is not None:
+    if not has_devices(old) and has_devices(new):
         return waits_for_writes
     if before.get("allocation") != after.get("allocation"):
         return True

@@ -87,10 +87,10 @@ class Verifier:
             try:
                 self._keys_url = await self._discovered()
                 self.problem = ""
-                self.tried.set()
             except FetchError as error:
                 self.problem = str(error)
-                self.tried.set()
+            self.tried.set()
+            if self.problem:
                 logger.warning("issuer is not usable yet", extra={"issuer": self.url, "error": self.problem})
                 await self._clock.sleep(RETRY_S, periodic=True)
 

@@ -134,16 +134,17 @@ class DeviceTaintEviction:
 
     def _taints(self, result: Object, state: State) -> Iterator[tuple[Object, str]]:
         """The taints of a device that evict, with the uid of the rule that one is from."""
-        slices = self._slices.get((result.get("driver") or "", result.get("pool") or ""), {})
-        newest = max((_generation(each) for each in slices.values()), default=0)
-        for each in slices.values():
-            if _generation(each) == newest:
-                for name, taint in _evicting_taints(each):
-                    if name == result.get("device"):
-                        yield taint, ""
+        for each in self._newest((result.get("driver") or "", result.get("pool") or "")):
+            yield from ((taint, "") for name, taint in _evicting_taints(each) if name == result.get("device"))
         for rule in state[self._rules].all() if self._rules is not None else ():
             if rule["spec"]["taint"].get("effect") == NO_EXECUTE and _is_about(rule, result):
                 yield rule["spec"]["taint"], uid_of(rule)
+
+    def _newest(self, pool: tuple[str, str]) -> Objects:
+        """The slices of a pool that count: those of its newest generation."""
+        slices = self._slices.get(pool, {}).values()
+        newest = max(map(_generation, slices), default=0)
+        return [each for each in slices if _generation(each) == newest]
 
     # -- rules
 
@@ -191,9 +192,8 @@ class DeviceTaintEviction:
         would = self._pending(as_if, state, now)
         published = sum(
             _is_about(rule, {"driver": pool[0], "pool": pool[1], "device": device.get("name")})
-            for pool, slices in self._slices.items()
-            for each in slices.values()
-            if _generation(each) == max(map(_generation, slices.values()))
+            for pool in self._slices
+            for each in self._newest(pool)
             for device in each["spec"].get("devices") or ()
         )
         allocated = sum(_is_about(rule, each) for claim in state[RESOURCE_CLAIMS].all() for each in _results(claim))

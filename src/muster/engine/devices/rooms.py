@@ -328,6 +328,12 @@ def is_plain(plan: Plan, view: View) -> bool:
     return _about_devices("plain", plan, view, lambda device, home: not _is_special(device, home))
 
 
+def is_wide(plan: Plan, view: View) -> bool:
+    """Whether what pods of the demand get depends on pods of other nodes: by devices that several reach, or claims
+    that several pods use."""
+    return bool(plan.shared) or has_common_devices(plan, view)
+
+
 def has_common_devices(plan: Plan, view: View) -> bool:
     """Whether several nodes may reach a device that the pods may take."""
     if plan.demand.extended is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from muster.api.codec import Object
 from muster.engine.devices.allocated import Use, uses_of
 from muster.engine.devices.demand import DeviceDemand
-from muster.engine.devices.rooms import Plan, Room, Spot, count_on, has_common_devices, plan_of, room_on, written
+from muster.engine.devices.rooms import Plan, Room, Spot, is_wide, plan_of, room_on, written
 from muster.engine.devices.together import Seated, Sitter, Unsettled, count_together, is_worth_it, seated
 from muster.engine.devices.view import View, view_of
 from muster.engine.objects import ObjectStore
@@ -91,7 +91,7 @@ class Scratch:
         if room.found is not None or plan.problem:
             return room, False
         beside = self._beside(plan, spot)
-        if not beside or not is_worth_it(plan, spot, self.view, [each.sitter for each in beside]):
+        if not beside or not is_worth_it(plan, self.view, [each.sitter for each in beside]):
             return room, False
         found = self._resat([*beside, _Given(Sitter(plan.demand, spot))])
         return (room, False) if found is None else (found[-1].room, True)
@@ -99,16 +99,18 @@ class Scratch:
     def count(self, plan: Plan, spot: Spot) -> tuple[int, Room, bool]:
         """How many more pods can be seated there, what the first would get, and whether it is sure that no more can."""
         beside = self._beside(plan, spot)
-        return counted(plan, spot, self.view, [each.sitter for each in beside], self._without(beside))
+        return count_together(plan, spot, self.view, [each.sitter for each in beside], self._without(beside))
 
     def fix(self, key: str, allocation: Object, uses: Iterable[Use]) -> None:
         """Gives a claim its devices for good."""
         _decided(self.view)[key] = allocation
         self.view.allocated.add(uses)
 
-    def touches(self, plan: Plan, spot: Spot) -> bool:
-        """Whether pods of the trial take devices from one on the node."""
-        return bool(self._beside(plan, spot))
+    def touched(self, plan: Plan, spots: Iterable[Spot]) -> frozenset[str]:
+        """Those of the nodes, by name, on which pods of the trial take devices from one that comes."""
+        if self._given and self._is_wide(plan):
+            return frozenset(spot.name for spot in spots)
+        return frozenset(each.sitter.spot.name for each in self._given)
 
     def released_by(self, demand: DeviceDemand) -> Iterator[Use]:
         """What the claims of a running pod have that would be free without it and all others that use them."""
@@ -127,15 +129,14 @@ class Scratch:
 
     def _seat(self, sitter: Sitter) -> bool:
         """Adds a pod; whether others have other devices for it."""
-        plan = plan_of(sitter.demand, self.view)
-        beside = self._beside(plan, sitter.spot)
-        given = _Given(sitter)
-        self._given.append(given)
+        plan, given = plan_of(sitter.demand, self.view), _Given(sitter)
         room = Room(None) if plan.problem else room_on(plan, sitter.spot, self.view)
+        beside = self._beside(plan, sitter.spot) if room.found is None else []
+        self._given.append(given)
         if room.found is not None:
             self._give(given, plan, room)
             return False
-        if not beside or not is_worth_it(plan, sitter.spot, self.view, [each.sitter for each in beside]):
+        if not beside or not is_worth_it(plan, self.view, [each.sitter for each in beside]):
             return False
         found = self._resat([*beside, given])
         if found is None:
@@ -155,8 +156,11 @@ class Scratch:
     def _beside(self, plan: Plan, spot: Spot) -> list[_Given]:
         """The pods of the trial that a pod there takes devices from: those on the node, or all that have to do with
         devices which several nodes reach, or with claims which several pods use."""
-        wide = bool(plan.shared) or has_common_devices(plan, self.view) or any(each.decided for each in self._given)
+        wide = self._is_wide(plan)
         return [each for each in self._given if wide or each.sitter.spot.name == spot.name]
+
+    def _is_wide(self, plan: Plan) -> bool:
+        return is_wide(plan, self.view) or any(each.decided for each in self._given)
 
     def _without(self, givens: Iterable[_Given]) -> View:
         view = _apart(self.view)
@@ -182,14 +186,6 @@ class Scratch:
         for key in given.decided:
             _decided(self.view).pop(key, None)
         given.uses, given.decided = (), ()
-
-
-def counted(plan: Plan, spot: Spot, view: View, beside: list[Sitter], before: View) -> tuple[int, Room, bool]:
-    """As `count_together`; where that cannot be settled, what one pod after the other finds, and False."""
-    try:
-        return (*count_together(plan, spot, view, beside, before), True)
-    except Unsettled:
-        return (*count_on(plan, spot, view), False)
 
 
 def _apart(view: View) -> View:

@@ -172,49 +172,56 @@ def _reaches(around: Around, pool: Pool, device: Device) -> bool:
     return device not in pool.per_device or device.reach.matches(around.labels, around.node)
 
 
-def count_together(plan: Plan, spot: Spot, view: View, beside: Sequence[Sitter], before: View) -> tuple[int, Room]:
-    """How many pods of the demand can be seated on the node beside these, whose devices may be changed for that; and
-    what the first of them gets. Raises Unsettled.
+def count_together(
+    plan: Plan, spot: Spot, view: View, beside: Sequence[Sitter], before: View
+) -> tuple[int, Room, bool]:
+    """How many pods of the demand can be seated on the node beside these, whose devices may be changed for that; what
+    the first of them gets; and whether it is sure that no more can.
 
     `view` counts what those beside have, `before` does not.
     """
     number, first = count_on(plan, spot, view)
-    if number == MANY or not is_worth_it(plan, spot, view, beside):
-        return number, first
-    most = most_on(plan, spot, before)
-    while number < most:
-        if number > _MOST_ROUNDS:
-            raise Unsettled("too many pods find devices on one node")
-        more = [Sitter(plan.demand, spot)] * (number + 1)
-        found = seated([*beside, *more], before)
+    if number == MANY or not is_worth_it(plan, view, beside):
+        return number, first, True
+    return _more_than(number, first, plan, spot, beside, before)
+
+
+def _more_than(
+    number: int, first: Room, plan: Plan, spot: Spot, beside: Sequence[Sitter], before: View
+) -> tuple[int, Room, bool]:
+    """As `count_together`, for which so many find devices one after the other."""
+    most, reached, room = most_on(plan, spot, before), number, first
+    while reached < most:
+        if reached > _MOST_ROUNDS:
+            return number, first, False
+        more = [Sitter(plan.demand, spot)] * (reached + 1)
+        try:
+            found = seated([*beside, *more], before)
+        except Unsettled:
+            return number, first, False
         if found is None:
             break
-        first = first if number else found[len(beside)].room
-        number += 1
-        if number > 1 and is_endless(found[-1].room.uses):
-            return MANY, first
-    return number, first
+        room = room if reached else found[len(beside)].room
+        reached += 1
+        if reached > 1 and is_endless(found[-1].room.uses):
+            return MANY, room, True
+    return reached, room, True
 
 
 def known_together(plan: Plan, spot: Spot, view: View) -> tuple[int, Room, bool]:
-    """As `count_together` beside nobody, remembered for nodes that have the same; whether it could be settled."""
+    """As `count_together` beside nobody, remembered for nodes that have the same."""
     number, first = known_count(plan, spot, view)
-    if number == MANY or not is_worth_it(plan, spot, view, ()):
+    if number == MANY or not is_worth_it(plan, view, ()):
         return number, first, True
-    memo, key = view.inventory.memo, None
-    if not plan.shared and not plan.terms and not view.rules:
-        key = "together", plan.demand, kind_of(spot, view, plan.demand.features), id(view.classes)
-        known = memo.get(key)
-        if isinstance(known, _Count) and known.classes is view.classes and first.found is not None:
-            return known.number, first, known.is_sure
-    try:
-        number, first = count_together(plan, spot, view, (), view)
-        found = _Count(view.classes, number, True)
-    except Unsettled:
-        found = _Count(view.classes, number, False)
-    if key is not None:
-        memo[key] = found
-    return number, first, found.is_sure
+    if plan.shared or plan.terms or view.rules:
+        return _more_than(number, first, plan, spot, (), view)
+    memo, key = view.inventory.memo, ("together", plan.demand, kind_of(spot, view, plan.demand.features))
+    known = memo.get(key)
+    if isinstance(known, _Count) and known.classes is view.classes and first.found is not None:
+        return known.number, first, known.is_sure
+    number, first, is_sure = _more_than(number, first, plan, spot, (), view)
+    memo[key] = _Count(view.classes, number, is_sure)
+    return number, first, is_sure
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +251,7 @@ def _kind_of_pool(pool: Pool, spot: Spot, view: View) -> object:
     return pool.content(), taken, reached
 
 
-def is_worth_it(plan: Plan, spot: Spot, view: View, beside: Iterable[Sitter]) -> bool:
+def is_worth_it(plan: Plan, view: View, beside: Iterable[Sitter]) -> bool:
     """Whether another way than one pod after the other could give more."""
     if plan.problem or plan.demand.features.upstream or not plan.needs_devices:
         return False

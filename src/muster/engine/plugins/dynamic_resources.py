@@ -17,8 +17,8 @@ from muster.engine.devices.rooms import (
     Room,
     Spot,
     free_on,
-    has_common_devices,
     is_plain,
+    is_wide,
     least_of,
     most_on,
     plan_of,
@@ -124,9 +124,10 @@ class Answers:
             return
         # A search for each node, as devices are not numbers; nodes that answered before and saw no change are quick.
         scratch, plan = snapshot.devices, self.plan
+        touched = frozenset[str]() if scratch is None else scratch.touched(plan, self.spots)
         found = [
             known_together(plan, spot, self.view)
-            if scratch is None or not scratch.touches(plan, spot)
+            if scratch is None or spot.name not in touched
             else scratch.count(plan, spot)
             for spot in self.spots
         ]
@@ -155,7 +156,7 @@ class _Devices:
 
     def __init__(self, demand: DeviceDemand, answers: Answers, snapshot: Snapshot) -> None:
         self._demand, self._answers = demand, answers
-        self.steady = not answers.plan.shared and not has_common_devices(answers.plan, answers.view)
+        self.steady = not is_wide(answers.plan, answers.view)
         self.binding = not (self.steady and answers.is_sure) or demand.features.upstream
         self._scratch = Scratch.over(snapshot.objects) if snapshot.devices is None else snapshot.devices.copy()
         self._plan, self._rooms = answers.plan, list(answers.rooms)
@@ -214,7 +215,7 @@ def devices_between(shapes: Sequence[Shape], snapshot: Snapshot) -> list[Between
     needing = {at: each for at, each in answers.items() if each.plan.needs_devices or each.plan.problem}
     if any(each.plan.demand.features.upstream for each in needing.values()):
         return []
-    is_local = all(not _is_wide(each) for each in needing.values())
+    is_local = not any(is_wide(each.plan, each.view) for each in needing.values())
     if is_local and len(needing) < 2 and all(each.is_sure for each in needing.values()):
         return []
     view = next(iter(needing.values())).view
@@ -227,19 +228,10 @@ def devices_between(shapes: Sequence[Shape], snapshot: Snapshot) -> list[Between
         _kinds(spots, bare, next(iter(demands.values())).features, {each.spot.name for each in beside}),
         np.arange(len(snapshot)),
         frozenset(demands),
-        is_local and not any(_is_wide_demand(each.demand, bare) for each in beside),
+        is_local and not any(is_wide(plan_of(each.demand, bare), bare) for each in beside),
         lambda placed: _fits(placed, demands, spots, beside, bare),
     )
     return [rule]
-
-
-def _is_wide(answers: Answers) -> bool:
-    return bool(answers.plan.shared) or has_common_devices(answers.plan, answers.view)
-
-
-def _is_wide_demand(demand: DeviceDemand, view: View) -> bool:
-    plan = plan_of(demand, view)
-    return bool(plan.shared) or has_common_devices(plan, view)
 
 
 def _kinds(spots: Sequence[Spot], view: View, features: Features, apart: set[str]) -> Ints32:
@@ -261,7 +253,7 @@ def _fits(
         Sitter(demands[shape], spots[row]) for (shape, row), number in sorted(placed.items()) for _ in range(number)
     ]
     names = {each.spot.name for each in more}
-    wide = any(_is_wide_demand(each.demand, view) for each in (*beside, *more))
+    wide = any(is_wide(plan_of(each.demand, view), view) for each in (*beside, *more))
     known = [each for each in beside if wide or each.spot.name in names]
     try:
         return seated([*known, *more], view) is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeVar
 
 from muster.api.codec import Object
@@ -106,7 +107,7 @@ class DeviceBinder:
         for key, (consumer, deallocates) in taken.claims.items():
             if any(key in other.claims and other.claims[key][0] == consumer for other in self._taken.values()):
                 continue  # a group that others of its pods go on using
-            await self._take_back(key, consumer, deallocates)
+            await self._rewrite(key, partial(without, consumers=[consumer], deallocates=deallocates))
         if taken.made is not None:
             await self._remove(*taken.made)
 
@@ -115,15 +116,8 @@ class DeviceBinder:
         if key in self._freeing:
             return
         self._freeing.add(key)
-
-        async def clear() -> None:
-            claim = await self._read(key)
-            if claim is not None and is_in_the_way(claim, consumers):
-                written = await self._client.update(RESOURCE_CLAIMS, freed(claim), subresource="status")
-                self._state.devices.note_written(written)
-
         try:
-            await self._try(clear)
+            await self._rewrite(key, lambda claim: freed(claim) if is_in_the_way(claim, consumers) else None)
         finally:
             self._freeing.discard(key)
 
@@ -258,15 +252,17 @@ class DeviceBinder:
 
     # -- taking back
 
-    async def _take_back(self, key: str, consumer: Consumer, deallocates: bool) -> None:
-        async def free() -> None:
+    async def _rewrite(self, key: str, change: Callable[[Object], Object | None]) -> None:
+        """Write the status of a claim, as it is read now, in the way that `change` says; None: it stays."""
+
+        async def rewrite() -> None:
             claim = await self._read(key)
-            freed = None if claim is None else without(claim, [consumer], deallocates=deallocates)
-            if freed is not None:
-                written = await self._client.update(RESOURCE_CLAIMS, freed, subresource="status")
+            changed = None if claim is None else change(claim)
+            if changed is not None:
+                written = await self._client.update(RESOURCE_CLAIMS, changed, subresource="status")
                 self._state.devices.note_written(written)
 
-        await self._try(free)
+        await self._try(rewrite)
 
     async def _remove(self, namespace: str, name: str) -> None:
         async def remove() -> None:
