@@ -100,7 +100,12 @@ def build(
     requests = np.array([axis.vector(demand.shape.usage.requests, pods=1) for demand in demands], dtype=np.int64)
     requests = requests.reshape(len(demands), len(axis))
     columns = np.flatnonzero(requests.any(axis=0))
-    devices = device_columns(base, gone, [demand.shape for demand in demands], found.usages, _takers(found, at, rows))
+    asked, free, freed = requests[:, columns], base.free()[:, columns], releases[:, columns]
+    shapes = [demand.shape for demand in demands]
+    if any(shape.usage.devices is not None for shape in shapes):
+        devices = device_columns(base, gone, shapes, found.usages, _takers(found, at, rows))
+        asked, free = np.hstack([asked, devices.requests]), np.hstack([free, devices.free])
+        freed = np.hstack([freed, devices.releases])
     most = profile.ceiling if is_coupled else profile.count
     caps = np.array([most(demand.shape, gone) for demand in demands], dtype=np.int64).T
     caps = np.minimum(caps, np.array([len(demand.places) for demand in demands]))
@@ -108,12 +113,12 @@ def build(
         units,
         need,
         np.array([len(demand.places) for demand in demands], dtype=np.int64),
-        np.hstack([requests[:, columns], devices.requests]),
-        np.hstack([base.free()[:, columns], devices.free]),
+        asked,
+        free,
         np.ascontiguousarray(caps),
         at,
         rows,
-        np.hstack([releases[:, columns], devices.releases]),
+        freed,
         np.array([unit.priority for unit in units], dtype=np.int64),
         np.array([len(unit.evicted) for unit in units], dtype=np.int64),
         np.array([round(unit.age_s(now_s)) for unit in units], dtype=np.int64),

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from muster.engine.arrays import Ints
-from muster.engine.devices.allocated import Use
+from muster.engine.devices.inventory import DeviceId
 from muster.engine.devices.rooms import free_on, least_of
 from muster.engine.devices.scratch import Scratch
 from muster.engine.plugins.dynamic_resources import answers_of
@@ -36,6 +36,12 @@ def device_columns(
     row, and the places in `usages` of what its pods take."""
     requests, free, releases = list[Ints](), list[Ints](), list[Ints]()
     held = Scratch.over(base.objects)
+    taken = [
+        frozenset[DeviceId]()
+        if usage.devices is None
+        else frozenset(use.device for use in held.released_by(usage.devices))
+        for usage in usages
+    ]
     for at, shape in enumerate(shapes):
         if shape.usage.devices is None:
             continue
@@ -48,17 +54,10 @@ def device_columns(
         names = [frozenset(device.id for device in each or ()) for each in then]
         requests.append(np.array([number * (other == at) for other in range(len(shapes))], dtype=np.int64))
         free.append(np.array([len(each or ()) for each in now], dtype=np.int64))
-        found = [
-            {use.device for usage in numbers for use in _released(held, usages[usage])} & names[row]
-            for row, numbers in takers
-        ]
-        releases.append(np.array([len(each) for each in found], dtype=np.int64))
+        freed = [frozenset[DeviceId]().union(*(taken[usage] for usage in own)) & names[row] for row, own in takers]
+        releases.append(np.array([len(each) for each in freed], dtype=np.int64))
     return DeviceColumns(
         np.array(requests, dtype=np.int64).reshape(len(requests), len(shapes)).T,
         np.array(free, dtype=np.int64).reshape(len(free), len(base)).T,
         np.array(releases, dtype=np.int64).reshape(len(releases), len(takers)).T,
     )
-
-
-def _released(held: Scratch, usage: Usage) -> Sequence[Use]:
-    return [] if usage.devices is None else list(held.released_by(usage.devices))
