@@ -51,7 +51,7 @@ from muster.controllers.batch.job_creation import new_pod, wanted_active
 from muster.controllers.batch.job_groups import GroupApi, plan_group
 from muster.controllers.batch.job_spec import JobSpec
 from muster.controllers.pod_templates import pod_from_template
-from muster.controllers.storage.resource_claims import claim_of, is_shared
+from muster.controllers.storage.resource_claims import claim_of, is_shared, name_in_group
 from muster.engine.decide import DEFAULT_BUDGET, decide
 from muster.engine.explanation.explain import explain
 from muster.engine.explanation.question import DEFAULT_EFFORT
@@ -62,7 +62,7 @@ from muster.engine.upstream.baseline import greedy
 from muster.nodes.spec import completed
 from muster.scheduler.cache import SchedulerCache
 from muster.scheduler.explaining.explainer import Explainer
-from muster.scheduler.explaining.feed import core_of, in_stored_form
+from muster.scheduler.explaining.feed import core_of, in_stored_form, is_of_kubernetes
 from muster.scheduler.explaining.names import entities_of
 from muster.scheduler.members import PodRecord
 from muster.scheduler.options import RELEASES, PlacementMode, SchedulerOptions
@@ -418,26 +418,28 @@ class _Objects:
     def _make_claims_of(self, kind: Resource, key: str, owner: Object, created: list[tuple[Resource, str]]) -> None:
         group_name = (owner["spec"].get("schedulingGroup") or {}).get("podGroupName") if kind == PODS else None
         group = self._store.get(f"/{POD_GROUPS.plural}/{namespace_of(owner)}/{group_name}") if group_name else None
-        made: Objects = []
-        for entry in owner["spec"]["resourceClaims"]:
-            template_name = entry.get("resourceClaimTemplateName")
-            if not template_name:
-                continue
-            if is_shared(group, entry):
-                made += [
-                    each for each in (group or {}).get("status", {}).get(_MADE, ()) if each["name"] == entry["name"]
-                ]
-                continue
-            template = self._store.get(f"/{RESOURCE_CLAIM_TEMPLATES.plural}/{namespace_of(owner)}/{template_name}")
-            if template is None:
-                continue
-            claim = claim_of(kind, owner, entry, template)
-            claim["metadata"]["name"] = f"{name_of(owner)}-{entry['name']}"
-            made.append({"name": entry["name"], "resourceClaimName": name_of(claim)})
-            self._create(Manifest("<claims>", 0, claim), claim, created)
+        names = {
+            entry["name"]: name_in_group(group, entry)
+            if is_shared(group, entry)
+            else self._make_claim(kind, owner, entry, created)
+            for entry in owner["spec"]["resourceClaims"]
+            if entry.get("resourceClaimTemplateName")
+        }
+        made = [{"name": entry, "resourceClaimName": name} for entry, name in names.items() if name]
         told = {**owner, "status": {**(owner.get("status") or {}), _MADE: made}}
         self._store.put(key, told)
         self._tell(kind, Change("MODIFIED", owner, told))
+
+    def _make_claim(self, kind: Resource, owner: Object, entry: Object, created: list[tuple[Resource, str]]) -> str:
+        """The name of a new claim for an entry of the owner, or "" if there is no such template."""
+        name = entry["resourceClaimTemplateName"]
+        template = self._store.get(f"/{RESOURCE_CLAIM_TEMPLATES.plural}/{namespace_of(owner)}/{name}")
+        if template is None:
+            return ""
+        claim = claim_of(kind, owner, entry, template)
+        claim["metadata"]["name"] = f"{name_of(owner)}-{entry['name']}"
+        self._create(Manifest("<claims>", 0, claim), claim, created)
+        return name_of(claim)
 
     def _create(
         self,
@@ -493,7 +495,7 @@ class _Objects:
         return stored
 
     def _tell(self, resource: Resource, change: Change) -> None:
-        if resource.kind in KINDS and _is_kubernetes(resource):
+        if resource.kind in KINDS and is_of_kubernetes(resource.group):
             self.cache.apply_objects(resource.kind, [change])
             return
         known = _CACHED.get(resource.plural)
@@ -570,11 +572,6 @@ def _prepared(obj: Object) -> Object:
     if obj["kind"] == "Pod" and isinstance(obj.get("spec"), dict):
         obj["spec"]["schedulerName"] = OURS
     return obj
-
-
-def _is_kubernetes(resource: Resource) -> bool:
-    """Other groups may have kinds of the same names."""
-    return "." not in resource.group or resource.group.endswith(".k8s.io")
 
 
 def _has_ended(obj: Object) -> bool:

@@ -49,7 +49,7 @@ from muster.scheduler.greedy import Attempt, Begun, GreedyGroups
 from muster.scheduler.members import PodRecord
 from muster.scheduler.options import SchedulerOptions
 from muster.scheduler.preemption.apart import Planning
-from muster.scheduler.preemption.planning import Preemptions, claim_of
+from muster.scheduler.preemption.planning import Preemptions, awaited_claim
 from muster.scheduler.preemption.post_filter import PostFilter
 from muster.scheduler.queue import Place, SchedulingQueue
 from muster.scheduler.requeue import may_hold, wake_for_nodes, wake_for_objects, wake_for_pods
@@ -118,7 +118,7 @@ class SchedulerCore:
         for group in [each for each in self.cache.given_up if each in effects.groups]:
             self._note_gone(group)
         held = list(self.gate.settle(effects, now))
-        for entity in self.preemptions.gone((*effects.gone, *map(claim_of, effects.freed))):
+        for entity in self.preemptions.gone((*effects.gone, *map(awaited_claim, effects.freed))):
             self.queue.activate(entity, now, "VictimsGone")
         for entity in self.preemptions.entities:
             if entity not in self.queue:

@@ -83,7 +83,7 @@ class ResourceClaimController:
             template = entry.get("resourceClaimTemplateName")
             if not template:
                 continue
-            name = _name_in_group(group, entry) if is_shared(group, entry) else _made_for(owner, entry, state)
+            name = name_in_group(group, entry) if is_shared(group, entry) else _made_for(owner, entry, state)
             if name:
                 found.append({"name": entry["name"], "resourceClaimName": name})
                 continue
@@ -172,7 +172,8 @@ def is_shared(group: Object | None, entry: Object) -> bool:
     )
 
 
-def _name_in_group(group: Object | None, entry: Object) -> str:
+def name_in_group(group: Object | None, entry: Object) -> str:
+    """The name of the group's claim for an entry, or "" if it has none yet."""
     made = ((group or {}).get("status") or {}).get("resourceClaimStatuses") or []
     return next((other.get("resourceClaimName") or "" for other in made if other["name"] == entry["name"]), "")
 

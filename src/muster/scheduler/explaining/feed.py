@@ -50,10 +50,14 @@ def in_stored_form(obj: Object) -> Object:
 
 
 def _is_meant(obj: Object) -> bool:
-    """Other groups have kinds of these names, too."""
     group = str(obj["apiVersion"]).rpartition("/")[0]
     if obj["kind"] in ("CompositePodGroup", "PodGroup", "Workload"):
         return group in (GROUP, MUSTER_GROUP)
+    return is_of_kubernetes(group)
+
+
+def is_of_kubernetes(group: str) -> bool:
+    """Whether an API group is one of Kubernetes' own: others may have kinds of the same names."""
     return "." not in group or group.endswith(".k8s.io")
 
 

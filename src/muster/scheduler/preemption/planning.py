@@ -53,7 +53,7 @@ _AWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 NOT_KEPT = "the room that was found did not hold"
 
 
-def claim_of(key: str) -> str:
+def awaited_claim(key: str) -> str:
     """How a ResourceClaim is named among what is waited for, beside pods."""
     return f"claim {key}"
 
@@ -61,7 +61,7 @@ def claim_of(key: str) -> str:
 @dataclass(slots=True)
 class Ongoing:
     """An entity for which room was or is being made. `awaited`: key and uid of the pods that have to go first, and
-    their claims (`claim_of`) that have to lose their devices.
+    their claims (`awaited_claim`) that have to lose their devices.
 
     `kept_until_s`: while nodes of the room are not ready it is kept until then.
     """
@@ -336,8 +336,8 @@ class Preemptions:
                 ongoing.awaited[key] = uid_of(record.pod)
                 self._waiting_for.setdefault(key, {})[question.entity] = None
         for claim in self._claims_of([victim.record.pod for victim in victims]):
-            ongoing.awaited[claim_of(claim)] = claim
-            self._waiting_for.setdefault(claim_of(claim), {})[question.entity] = None
+            ongoing.awaited[awaited_claim(claim)] = claim
+            self._waiting_for.setdefault(awaited_claim(claim), {})[question.entity] = None
         if not ongoing.awaited:
             self._ready[question.entity] = None
         if any(unit.priority >= question.priority for unit in plan.victims):
